@@ -1,0 +1,1 @@
+"""The agent: turns a session and a model into runs. Knows no extension and no screen."""

@@ -1,0 +1,1 @@
+"""The host: settings now; hooks, commands and resources of extensions."""

@@ -1,0 +1,1 @@
+"""Model servers: the catalogue, keys, adapters. Knows sessions' messages and no agent."""

@@ -1,0 +1,1 @@
+"""Public fakes and contract suites for people who extend or embed Branchwork."""

@@ -1,0 +1,1 @@
+"""Built-in tools and what they share: paths, truncation, processes."""
