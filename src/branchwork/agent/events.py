@@ -174,11 +174,16 @@ class RetryFinished(_Event, frozen=True, kw_only=True, tag="retry_finished"):
 
 
 class CompactionStarted(_Event, frozen=True, kw_only=True, tag="compaction_started"):
+    """Older conversation is being turned into notes."""
+
     reason: CompactionReason
 
 
 class CompactionFinished(_Event, frozen=True, kw_only=True, tag="compaction_finished"):
-    """`tokens_after` is an estimate; the next reply reports the real figure."""
+    """Notes replaced the older conversation, or `error` says why not.
+
+    `tokens_after` is an estimate; the next reply reports the real figure.
+    """
 
     reason: CompactionReason
     success: bool

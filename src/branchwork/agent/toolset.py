@@ -162,7 +162,14 @@ def _inline(node: Any, components: dict[str, Any]) -> Any:
         return node
     if "$ref" in node:
         return _inline(components[node["$ref"].rsplit("/", 1)[-1]], components)
-    return {key: _inline(value, components) for key, value in node.items() if key != "title"}
+    plain = {key: _inline(value, components) for key, value in node.items() if key != "title"}
+    options = [option for option in plain.get("anyOf", ()) if option != {"type": "null"}]
+    if len(options) == 1:  # "or null" only says that the parameter may be left out
+        plain.pop("anyOf")
+        plain = {**options[0], **plain}
+        if plain.get("default", 0) is None:
+            plain.pop("default")
+    return plain
 
 
 def with_image(data: str, mime_type: str, note: str) -> tuple[ResultPart, ...]:

@@ -26,8 +26,10 @@ class Console(Struct, frozen=True, kw_only=True):
 
 def system_console() -> Console:
     """The process's own streams and environment."""
+    import io
     import os
 
     env = dict(os.environ)
+    stdin: TextIO | None = sys.stdin  # None when the descriptor is closed
     home = Path(env.get("BRANCHWORK_HOME") or Path.home() / ".branchwork").expanduser().absolute()
-    return Console(out=sys.stdout, err=sys.stderr, stdin=sys.stdin, env=env, cwd=Path.cwd(), home=home)
+    return Console(out=sys.stdout, err=sys.stderr, stdin=stdin or io.StringIO(), env=env, cwd=Path.cwd(), home=home)

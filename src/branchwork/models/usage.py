@@ -44,24 +44,28 @@ def _cost(end: ReplyEnd, price: Price | None) -> Cost:
 
 def add_usage(usages: Iterable[Usage]) -> Usage:
     """The sum. Its cost's `source` is the common one, `mixed`, or None when nothing was priced."""
-    total = [0] * 7
-    cost = [0.0] * 5
-    sources: set[str] = set()
+    total = Usage()
     for usage in usages:
-        counts = (
-            usage.input,
-            usage.output,
-            usage.cache_read,
-            usage.cache_write,
-            usage.cache_write_1h,
-            usage.reasoning,
-            usage.total_tokens,
+        total = Usage(
+            input=total.input + usage.input,
+            output=total.output + usage.output,
+            cache_read=total.cache_read + usage.cache_read,
+            cache_write=total.cache_write + usage.cache_write,
+            cache_write_1h=total.cache_write_1h + usage.cache_write_1h,
+            reasoning=total.reasoning + usage.reasoning,
+            total_tokens=total.total_tokens + usage.total_tokens,
+            cost=_add_cost(total.cost, usage.cost),
         )
-        money = usage.cost
-        prices = (money.input, money.output, money.cache_read, money.cache_write, money.total)
-        total = [a + b for a, b in zip(total, counts, strict=True)]
-        cost = [a + b for a, b in zip(cost, prices, strict=True)]
-        if money.source:
-            sources.add(money.source)
-    source = sources.pop() if len(sources) == 1 else ("mixed" if sources else None)
-    return Usage(*total, cost=Cost(*cost, source=source))
+    return total
+
+
+def _add_cost(a: Cost, b: Cost) -> Cost:
+    sources = {source for source in (a.source, b.source) if source}
+    return Cost(
+        input=a.input + b.input,
+        output=a.output + b.output,
+        cache_read=a.cache_read + b.cache_read,
+        cache_write=a.cache_write + b.cache_write,
+        total=a.total + b.total,
+        source=sources.pop() if len(sources) == 1 else ("mixed" if sources else None),
+    )

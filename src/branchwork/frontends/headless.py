@@ -1,0 +1,108 @@
+"""`-p`: one prompt, three forms of output, an exit code that means something."""
+
+import asyncio
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from branchwork.agent.agent import Agent
+from branchwork.agent.events import AgentEvent, Diagnosed, RetryScheduled, RunFinished
+from branchwork.agent.run import Limits
+from branchwork.frontends.console import Console
+from branchwork.frontends.outcome import ERROR, INTERRUPTED, LastReply, outcome_of, result_object
+from branchwork.host.attachments import Prompt
+
+OutputForm: TypeAlias = Literal["text", "json", "stream-json"]
+ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+async def run_headless(agent: Agent, prompt: Prompt, console: Console, *, form: OutputForm, limits: Limits) -> int:
+    """Run `prompt` and print in the given form; the exit code of the command line.
+
+    The first SIGINT, SIGTERM or SIGHUP aborts the run, which saves the session; a second one ends at once.
+    """
+    reply = LastReply()
+    agent.subscribe(reply)
+    agent.subscribe(_diagnostics(console))
+    if form == "stream-json":
+        agent.subscribe(json_lines(console))
+    try:
+        with ending_signals(agent.abort):
+            agent.announce(resumed=len(agent.session) > 0)
+            finished = await agent.prompt(prompt.text, prompt.images, limits=limits)
+        return _report(agent, finished, reply.text, console, form)
+    except BrokenPipeError:
+        return _reader_gone()
+    finally:
+        await agent.aclose()
+
+
+def _report(agent: Agent, finished: RunFinished, text: str, console: Console, form: OutputForm) -> int:
+    outcome = outcome_of(finished, text, model_failed=agent.failure is not None)
+    if form == "json":
+        console.print(msgspec.json.encode(result_object(agent, finished, text)).decode())
+    elif form == "text" and text:
+        console.print(text)
+    if outcome.complaint:
+        console.warn(outcome.complaint)
+    console.out.flush()
+    return outcome.code
+
+
+def json_lines(console: Console) -> Callable[[AgentEvent], None]:
+    """A subscriber that writes one event a line and waits for a slow reader."""
+    encoder = msgspec.json.Encoder()
+
+    def write(event: AgentEvent) -> None:
+        console.out.write(encoder.encode(event).decode() + "\n")
+        console.out.flush()
+
+    return write
+
+
+def _diagnostics(console: Console) -> Callable[[AgentEvent], None]:
+    def show(event: AgentEvent) -> None:
+        if isinstance(event, Diagnosed) and event.level != "info":
+            console.warn(f"{event.source}: {event.message}")
+        elif isinstance(event, RetryScheduled):
+            console.warn(f"{event.error}; trying again in {event.delay_s:g} s ({event.attempt}/{event.max_attempts})")
+
+    return show
+
+
+@contextmanager
+def ending_signals(abort: Callable[[], None]) -> Iterator[None]:
+    """Within the block the first ending signal calls `abort`, the second ends the process with 130."""
+    loop = asyncio.get_running_loop()
+    received = 0
+
+    def handle() -> None:
+        nonlocal received
+        received += 1
+        if received > 1:
+            import os
+
+            os._exit(INTERRUPTED)
+        abort()
+
+    for number in ENDING_SIGNALS:
+        loop.add_signal_handler(number, handle)
+    try:
+        yield
+    finally:
+        for number in ENDING_SIGNALS:
+            loop.remove_signal_handler(number)
+
+
+def _reader_gone() -> int:
+    """Standard output was closed: the interpreter must not complain about it again at exit."""
+    import os
+
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+    os.close(null)
+    return ERROR

@@ -1,0 +1,28 @@
+"""The sections of the system prompt that do not come from tools."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from branchwork import data
+from branchwork.agent.prompt import tagged
+from branchwork.host.context_files import ContextFile
+
+
+class PromptOptions(Struct, frozen=True, kw_only=True):
+    replace: str | None = None
+    """Instead of the built-in preamble."""
+    append: tuple[str, ...] = ()
+
+
+def prompt_sections(options: PromptOptions, files: Sequence[ContextFile], cwd: Path) -> dict[str, str]:
+    """Name -> text, in prompt order. No date and no time: a prompt that changes cannot be cached."""
+    sections = {"preamble": (options.replace or data.text("prompts/preamble.md")).strip()}
+    if options.append:
+        sections["addendum"] = tagged("addendum", "\n\n".join(options.append))
+    if files:
+        blocks = [f'<file path="{file.path}">\n{file.text}\n</file>' for file in files]
+        sections["project_context"] = tagged("project_context", "\n\n".join(blocks))
+    sections["cwd"] = tagged("cwd", str(cwd))
+    return sections
