@@ -8,11 +8,13 @@ from msgspec.structs import replace
 
 from branchwork.agent.context import Context, message_chars
 from branchwork.agent.core import SESSION_VARIABLES
+from branchwork.agent.events import Diagnosed
 from branchwork.agent.prompt import patch
 from branchwork.agent.toolset import ToolArgs, ToolContext, ToolOutput, text_output
 from branchwork.models.base import ModelRequest
-from branchwork.models.scripted import ScriptedModel, Step, calls, ends, says, scripted_info
+from branchwork.models.scripted import ScriptedModel, Step, calls, ends, fails, says, scripted_info
 from branchwork.session.entries import (
+    BranchSummaryMessage,
     Image,
     ModelChangeEntry,
     SystemMessage,
@@ -176,3 +178,42 @@ def test_the_scratch_directory_is_not_made_before_it_is_needed(tmp_path: Path) -
     harness = Harness([], scratch=tmp_path / "scratch")
     assert harness.agent.activity == "idle"
     assert not (tmp_path / "scratch").exists()
+
+
+async def test_notes_about_a_branch_that_is_left_are_kept_where_the_work_goes_on() -> None:
+    harness = Harness([says("a"), says("tried B"), says("NOTES ON B"), says("c")])
+    await harness.prompt("one")
+    fork_point = harness.session.branch().leaf_id
+    await harness.prompt("two")
+    left = harness.session.branch().leaf_id
+    assert await harness.agent.navigate_with_notes(fork_point, "mind the files")
+    asked = harness.model.seen[2]
+    assert "mind the files" in asked.system
+    assert "tried B" in str(asked.messages)
+    assert "one" not in str(asked.messages)
+    await harness.prompt("three")
+    notes = harness.model.seen[3].messages[2]
+    assert isinstance(notes, BranchSummaryMessage)
+    assert (notes.summary, notes.from_id) == ("NOTES ON B", left)
+
+
+async def test_without_notes_nothing_moves() -> None:
+    harness = Harness([says("a"), says("b"), fails("auth", message="no key")])
+    await harness.prompt("one")
+    fork_point = harness.session.branch().leaf_id
+    await harness.prompt("two")
+    before = harness.session.leaf_id
+    assert not await harness.agent.navigate_with_notes(fork_point)
+    assert harness.session.leaf_id == before
+    assert "no key" in harness.of(Diagnosed)[0].message
+
+
+async def test_moving_forward_on_the_same_branch_leaves_nothing_behind_to_describe() -> None:
+    harness = Harness([says("a"), says("b")])
+    await harness.prompt("one")
+    middle = harness.session.branch().leaf_id
+    await harness.prompt("two")
+    end = harness.session.branch().leaf_id
+    harness.agent.navigate(middle)
+    assert await harness.agent.navigate_with_notes(end)
+    assert len(harness.model.seen) == 2

@@ -58,7 +58,9 @@ class Program:
         self.project = folder / "project"
         self.home.mkdir()
         self.project.mkdir()
-        (self.home / "models.toml").write_text(MODELS.format(openai=openai, anthropic=anthropic))
+        models = self.home / "models.toml"
+        models.write_text(MODELS.format(openai=openai, anthropic=anthropic))
+        models.chmod(0o600)  # it holds keys
 
     def env(self, extra: Mapping[str, str] | None = None) -> dict[str, str]:
         keep = {key: os.environ[key] for key in ("PATH", "TMPDIR", "PYTHONDONTWRITEBYTECODE") if key in os.environ}

@@ -109,7 +109,7 @@ def test_no_session_leaves_nothing_behind(tmp_path: Path) -> None:
         (["-p", "x", "--continue", "--no-session"], 2, "exclude each other"),
         (["-p", "x", "--tools", "read,fly"], 2, "unknown tool fly"),
         (["-p", "x", "--model", "nowhere/none"], 3, "nowhere"),
-        (["-p", "x", "--resume", "deadbeef"], 1, "deadbeef"),
+        (["-p", "x", "--resume", "deadbeef"], 2, "deadbeef"),
         (["-p", "x", "--continue"], 1, "no session"),
         (["-p", "x", "--cwd", "missing"], 2, "missing"),
         (["-p", "x", "--max-turns", "0"], 2, "--max-turns"),
@@ -168,7 +168,8 @@ def test_the_time_limit_exits_5_and_ends_the_running_command(tmp_path: Path) -> 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_cleanly_with_the_session_saved(tmp_path: Path, number: signal.Signals) -> None:
     command = "echo begun; echo $$ > pid; sleep 300"
-    with FakeModelServer(calls(1, tool="bash", arguments={"command": command})) as server:
+    script = replies(Reply(parts=(Call("bash", {"command": command}),)), Reply(parts=(Text("Going on."),)))
+    with FakeModelServer(script) as server:
         branchwork = program(tmp_path, server)
         process = branchwork.start("-p", "x", "--output", "stream-json")
         assert process.stdout is not None

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from branchwork.agent.core import AgentParts, Core
-from branchwork.agent.events import LeafMoved, QueueChanged, RunFinished, SessionOpened
+from branchwork.agent.events import QueueChanged, RunFinished, SessionOpened
 from branchwork.agent.hub import EventHub, Subscriber
 from branchwork.agent.queue import InputQueue
 from branchwork.agent.run import AbortReason, Limits, Run
@@ -16,7 +16,7 @@ from branchwork.session.tree import Session
 
 T = TypeVar("T")
 
-Activity: TypeAlias = Literal["idle", "running", "compacting", "closed"]
+Activity: TypeAlias = Literal["idle", "running", "compacting", "summarising", "closed"]
 
 
 class Agent:
@@ -137,10 +137,20 @@ class Agent:
     def navigate(self, target: str | None) -> None:
         """Go on from `target`; None starts a second root."""
         self._refuse_unless_idle("move in the tree")
-        old = self.session.leaf_id
-        self.session.navigate(target)
-        self._core.context.rebuild()
-        self._core.emit(LeafMoved(old_leaf=old, new_leaf=self.session.leaf_id))
+        self._core.move(target)
+
+    async def navigate_with_notes(self, target: str | None, instructions: str | None = None) -> bool:
+        """Go on from `target` with the model's notes about what is left behind.
+
+        False, with a diagnostic, when the notes could not be made: then nothing has moved.
+        """
+        self._claim("summarising")
+        task = asyncio.ensure_future(self._core.move_with_notes(target, instructions))
+        self._task = task
+        try:
+            return await self._outlive(task)
+        finally:
+            await self._release()
 
     async def aclose(self) -> None:
         """Abort, wait, close the model's connections and the session. Safe to call twice."""
@@ -193,7 +203,7 @@ class Agent:
 
     async def _release(self) -> None:
         self._task = None
-        if self._activity in ("running", "compacting"):
+        if self._activity != "closed":
             self._activity = "idle"
         await self._core.synced()
 

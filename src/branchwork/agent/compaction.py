@@ -99,7 +99,7 @@ def request_for(found: Plan, *, window: int, instructions: str | None, session_i
         texts.append("The conversation ends in the middle of the work on the last request; say where it stood.")
     if instructions:
         texts.append(f"The person adds: {instructions}")
-    body = _bounded(conversation_text(found.summarised), (window - SUMMARY_TOKENS) * 3 - 8_000)
+    body = bounded(conversation_text(found.summarised), window)
     previous = f"<previous-notes>\n{found.previous}\n</previous-notes>\n\n" if found.previous else ""
     return summary_request("\n\n".join(texts), f"{previous}<conversation>\n{body}\n</conversation>", session_id)
 
@@ -121,9 +121,12 @@ def summary_of(reply: AssistantMessage) -> str | None:
     return text if reply.stop_reason == "stop" and text else None
 
 
-def _bounded(text: str, limit: int) -> str:
-    """`text`, its middle left out if it is longer than `limit` characters."""
-    limit = max(limit, 4_000)
+def bounded(text: str, window: int) -> str:
+    """`text` with its middle left out if it would not fit, beside prompt and answer, into `window` tokens.
+
+    Three characters a token: dense material (code, numbers) must fit too.
+    """
+    limit = max((window - SUMMARY_TOKENS) * 3 - 8_000, 4_000)
     if len(text) <= limit:
         return text
     half = limit // 2

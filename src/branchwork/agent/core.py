@@ -7,6 +7,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from branchwork.agent import compaction
+from branchwork.agent.branch_notes import left_behind
 from branchwork.agent.calls import Batch, BatchParts
 from branchwork.agent.compaction import CompactionPolicy, Plan
 from branchwork.agent.context import Context
@@ -15,7 +16,9 @@ from branchwork.agent.events import (
     CompactionFinished,
     CompactionReason,
     CompactionStarted,
+    Diagnosed,
     EntryAppended,
+    LeafMoved,
     MessageAdded,
     ModelSelected,
     RetryFinished,
@@ -31,6 +34,7 @@ from branchwork.clock import Clock
 from branchwork.models.base import Model, ModelRequest
 from branchwork.models.thinking import clamp
 from branchwork.session.entries import (
+    BranchSummaryEntry,
     CompactionEntry,
     JSONObject,
     KnownEntry,
@@ -214,6 +218,36 @@ class Core:
         env.update({key: value for key, value in zip(SESSION_VARIABLES, values, strict=True) if value})
         env["AI_AGENT"] = "branchwork"
         return env
+
+    # ---- moving in the tree -----------------------------------------------------------------------
+
+    def move(self, target: str | None) -> None:
+        old = self.session.leaf_id
+        self.session.navigate(target)
+        self.context.rebuild()
+        self.emit(LeafMoved(old_leaf=old, new_leaf=self.session.leaf_id))
+
+    async def move_with_notes(self, target: str | None, instructions: str | None) -> bool:
+        """Like `move`, leaving notes at the target about the branch below it. False: nothing moved."""
+        old = self.session.leaf_id
+        request = left_behind(self.session, target, window=self.model.info.context_window, instructions=instructions)
+        if request is None or old is None:  # nothing is left behind
+            self.move(target)
+            return True
+        try:
+            reply = await self.requester(self._emit_retries).run(request)
+        except Overflow as error:
+            return self._no_notes(str(error))
+        summary = compaction.summary_of(reply)
+        if summary is None:
+            return self._no_notes(reply.error_message or f"the notes ended with {reply.stop_reason!r}")
+        self.move(target)
+        self.store(BranchSummaryEntry(from_id=old, summary=summary, usage=reply.usage))
+        return True
+
+    def _no_notes(self, why: str) -> bool:
+        self.emit(Diagnosed(level="error", source="tree", message=f"no notes about the branch: {why}; nothing moved"))
+        return False
 
     # ---- compaction -------------------------------------------------------------------------------
 

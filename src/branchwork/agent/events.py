@@ -206,6 +206,8 @@ class LeafMoved(_Event, frozen=True, kw_only=True, tag="leaf_moved"):
 
 
 class ModelSelected(_Event, frozen=True, kw_only=True, tag="model_selected"):
+    """Another model or thinking level is used from the next request on."""
+
     model: str
     thinking: ThinkingLevel
 

@@ -67,7 +67,7 @@ def _field_notes(kind: type[msgspec.Struct]) -> dict[str, str]:
             and isinstance(after, ast.Expr)
             and isinstance(after.value, ast.Constant)
         ):
-            notes[before.target.id] = " ".join(str(after.value.value).split())
+            notes[before.target.id] = " ".join(str(after.value.value).split()).replace("None", "null")
     return notes
 
 

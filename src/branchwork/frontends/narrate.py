@@ -7,6 +7,7 @@ from branchwork.agent.events import (
     AgentEvent,
     CompactionFinished,
     Diagnosed,
+    ReplyFinished,
     RetryScheduled,
     TextStreamed,
     ToolFinished,
@@ -38,8 +39,9 @@ def narrator(console: Console) -> Callable[[AgentEvent], None]:
         match event:
             case TextStreamed(text=text):
                 write(text)
-            case ToolStarted(tool=tool, arguments=arguments):
+            case ReplyFinished():
                 line()
+            case ToolStarted(tool=tool, arguments=arguments):
                 line(_cut(f"▸ {tool} {_brief(arguments)}", width))
             case ToolFinished(result=result):
                 lines = result.text.rstrip().splitlines()
