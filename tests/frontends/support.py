@@ -70,7 +70,7 @@ class Program:
         done = subprocess.run(
             [sys.executable, "-m", "branchwork.cli", *words],
             cwd=self.project, env=self.env(extra), timeout=timeout, text=True, capture_output=True,
-            **({"stdin": subprocess.DEVNULL} if stdin is None else {"input": stdin}),  # type: ignore[arg-type]
+            **({"stdin": subprocess.DEVNULL} if stdin is None else {"input": stdin}),
         )  # fmt: skip
         return Ran(done.returncode, done.stdout, done.stderr)
 

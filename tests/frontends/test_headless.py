@@ -5,6 +5,7 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,6 +27,12 @@ WORK = replies(
 def work(tmp_path: Path) -> Iterator[Program]:
     with FakeModelServer(WORK) as server:
         yield Program(tmp_path, openai=server.openai_url, anthropic=server.base_url)
+
+
+def body(server: FakeModelServer, number: int) -> dict[str, Any]:
+    found = server.requests[number].body
+    assert found is not None
+    return found
 
 
 def program(tmp_path: Path, server: FakeModelServer) -> Program:
@@ -74,7 +81,7 @@ def test_standard_input_is_appended_to_the_prompt(tmp_path: Path) -> None:
     with FakeModelServer(says("ok")) as server:
         ran = program(tmp_path, server).run("-p", "explain", stdin="the diff\n")
         assert ran.code == 0
-        text = json.dumps(server.requests[0].body["messages"][-1])
+        text = json.dumps(body(server, 0)["messages"][-1])
         assert "explain\\n\\nthe diff" in text
 
 
@@ -89,7 +96,7 @@ def test_continue_resume_and_fork_go_on_with_the_history(tmp_path: Path) -> None
         forked = branchwork.run("-p", "four", "--fork", first["session_id"], "--output", "json").json
         assert forked["session_id"] != first["session_id"]
         assert Path(first["session_file"]).read_bytes() == before
-        said = [message["content"] for message in server.requests[-1].body["messages"] if message["role"] == "user"]
+        said = [message["content"] for message in body(server, -1)["messages"] if message["role"] == "user"]
         assert "one" in str(said[0])
         assert len(said) == 4
 
@@ -197,7 +204,7 @@ def test_the_tools_of_a_run_can_be_chosen(tmp_path: Path) -> None:
         branchwork.run("-p", "x", "--tools", "grep,read")
         branchwork.run("-p", "x", "--exclude-tools", "bash")
         branchwork.run("-p", "x", "--tools", "")
-        names = [[tool["function"]["name"] for tool in r.body.get("tools", [])] for r in server.requests]
+        names = [[tool["function"]["name"] for tool in body(server, n).get("tools", [])] for n in range(3)]
         assert names == [["read", "grep"], ["read", "edit", "write", "grep", "find", "ls"], []]
 
 
@@ -219,11 +226,11 @@ def test_instruction_files_and_prompt_options_reach_the_model(tmp_path: Path) ->
         branchwork = program(tmp_path, server)
         (branchwork.project / "AGENTS.md").write_text("Always use tabs.")
         branchwork.run("-p", "x", "--append-system-prompt", "Answer in French.")
-        system = server.requests[0].body["messages"][0]["content"]
+        system = body(server, 0)["messages"][0]["content"]
         assert "Always use tabs." in str(system)
         assert "Answer in French." in str(system)
         branchwork.run("-p", "x", "--no-context-files", "--system-prompt", "You are a parrot.")
-        system = str(server.requests[1].body["messages"][0]["content"])
+        system = str(body(server, 1)["messages"][0]["content"])
         assert "Always use tabs." not in system
         assert "You are a parrot." in system
 

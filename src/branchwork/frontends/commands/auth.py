@@ -51,7 +51,10 @@ def _read_key(name: str, console: Console) -> Secret:
     if console.stdin.isatty():
         import getpass
 
-        return clean_key(getpass.getpass(f"Key for {name} (not shown): ", stream=console.err))
+        try:
+            return clean_key(getpass.getpass(f"Key for {name} (not shown): ", stream=console.err))
+        except EOFError:
+            raise UserError("no key was given; nothing was stored") from None
     return clean_key(console.stdin.read())
 
 
