@@ -11,6 +11,7 @@ from branchwork.models.adapters.openai_encode import ChatOptions
 from branchwork.models.builtin import PROVIDERS
 from branchwork.models.catalog import Catalog, is_loopback, missing_extra, ollama_address
 from branchwork.models.models_file import OPTION_NAMES, ModelTable
+from branchwork.models.select import choose
 
 KEY = "sk-never-to-be-seen"
 
@@ -376,3 +377,32 @@ def test_creating_a_model_gives_the_adapter_of_its_api(tmp_path: Path) -> None:
 )
 def test_loopback_is_told_from_elsewhere(url: str | None, expected: bool) -> None:
     assert is_loopback(url) is expected
+
+
+# ---- without the extra ----------------------------------------------------------------------------
+
+
+def without_extra(home: Path, env: Mapping[str, str]) -> Catalog:
+    return Catalog(home, env, find=lambda name: None)
+
+
+def test_an_openai_key_works_without_the_extra_but_without_thinking(tmp_path: Path) -> None:
+    found = without_extra(tmp_path, {"OPENAI_API_KEY": KEY})
+    chosen = choose(found)
+    assert (chosen.info.api, chosen.info.thinking) == ("openai-chat", ())
+    assert chosen.info.provider == "openai"
+    assert found.usable(chosen.info) is None
+    (warning,) = chosen.warnings
+    assert "branchwork[providers]" in warning
+    with_extra = Catalog(tmp_path, {"OPENAI_API_KEY": KEY}, find=lambda name: name)
+    info = with_extra.find(chosen.info.ref)
+    assert info.api == "pydantic-ai:openai-responses"
+    assert info.thinking
+    assert with_extra.given_up(info) is None
+
+
+def test_a_provider_without_a_plain_interface_still_names_the_extra(tmp_path: Path) -> None:
+    found = without_extra(tmp_path, {"GEMINI_API_KEY": KEY})
+    reason = found.usable(next(info for info in found.models() if info.provider == "google"))
+    assert reason is not None
+    assert reason.code == "no-extra"

@@ -210,6 +210,13 @@ def test_continuing_from_any_of_several_equal_ids_survives_a_reload(path: Path, 
         assert target in expected
 
 
+def test_the_newest_of_several_equal_ids_is_referred_to_by_the_plain_id(path: Path) -> None:
+    with opened(write(path, header(), line("a", None), line("a", None))) as session:
+        (added,) = session.append(said("next"))
+        assert added.parent_id == "a~2"
+        assert b'"parentId":"a"' in session.raw(added.id)
+
+
 def test_links_to_one_of_several_equal_ids_mean_the_nearest_above(path: Path) -> None:
     edit = {"type": "context_edit", "targetId": "a", "replacement": None}
     lines = (line("a", None), line("e", "a", **edit), line("a", "e"), line("f", "a", **edit), line("a", "f"))
@@ -282,7 +289,8 @@ def test_unreadable_lines_are_reported_and_stay_in_the_file(path: Path, junk: by
 
 
 def test_an_entry_behind_a_torn_one_on_the_same_line_is_found(path: Path) -> None:
-    torn = line("b", "a", message={"role": "user", "content": [{"type": "text", "text": "nested"}]})[:-8]
+    call = {"type": "toolCall", "id": "nested", "name": "read", "arguments": {}}
+    torn = line("b", "a", message={"role": "assistant", "content": [call, call]})[:-8]
     with opened(write(path, header(), line("a", None), torn + line("c", "a"))) as session:
         assert found(session) == [(3, "not-json", True)]
         assert ids_of(session) == ["a", "c"]

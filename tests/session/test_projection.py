@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from branchwork.session.entries import (
     AssistantMessage,
@@ -189,6 +190,12 @@ def test_model_and_level_come_from_the_whole_path() -> None:
     assert Projection(session, None).model is None
 
 
+def failed(text: str) -> MessageEntry:
+    entry = replied(text)
+    assert isinstance(entry.message, AssistantMessage)
+    return structs.replace(entry, message=structs.replace(entry.message, stop_reason="error"))
+
+
 def test_usage_is_trusted_only_after_the_last_summary_or_edit() -> None:
     session = created(None)
     projection = Projection(session)
@@ -202,10 +209,11 @@ def test_usage_is_trusted_only_after_the_last_summary_or_edit() -> None:
     assert step(said("one")) is None
     assert step(replied("two"), said("three")) == 1
     assert step(replied("no usage", tokens=0)) == 1
-    assert step(replied("four")) == 4
+    assert step(failed("cut")) == 1
+    assert step(replied("four")) == 5
     assert step(ContextEditEntry(target_id="00000001", replacement=None)) is None
-    assert step(replied("five")) == 4
-    assert step(compaction("sum", "00000006")) is None
+    assert step(replied("five")) == 5
+    assert step(compaction("sum", "00000007")) is None
     assert step(said("six"), replied("seven")) == 3
 
 
@@ -323,6 +331,8 @@ def test_a_compacted_session_decodes_only_what_is_kept(tmp_path: Path) -> None:
     with created(tmp_path) as session:
         session.append(system({"a": "b"}), ThinkingLevelChangeEntry(thinking_level="low"))
         added = session.append(*(said(f"text {n}") for n in range(2_000)))
+        session.append(*(ContextEditEntry(target_id=each.id, replacement=None) for each in added[:50]))
+        added = session.append(*(said(f"text {n}") for n in range(10)))
         checkpoint = {"role": "system", "content": "", "sections": {"a": "b"}, "timestamp": 1}
         session.append(compaction("sum", added[-5].id, system_message=checkpoint), said("next"), replied("done"))
         path = session.path

@@ -29,5 +29,11 @@ def test_several_lines_really_are_several() -> None:
     assert raw.count(b"data:") == 4
 
 
+def test_noise_surrounds_the_data() -> None:
+    quiet, noisy = (encode_frame(Frame({"a": 1}), Framing(noise=noise)) for noise in (False, True))
+    assert noisy.endswith(quiet)
+    assert all(sign in noisy for sign in (b": keep-alive\n\n", b"\nid: ", b"\nretry: "))
+
+
 def test_pieces_have_the_size_asked_for() -> None:
     assert [len(piece) for piece in pieces(b"x" * 10, Framing(piece_bytes=4))] == [4, 4, 2]

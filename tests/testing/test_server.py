@@ -2,15 +2,19 @@
 
 import asyncio
 import http.client
+import json
 import re
+import socket
 import subprocess
 import sys
 import threading
 import time
+from urllib.parse import urlsplit
 
 import httpx2
 import pytest
 
+from branchwork.session.entries import JSONObject
 from branchwork.testing.server import (
     Cut,
     FakeModelServer,
@@ -116,6 +120,7 @@ def test_an_unknown_endpoint_is_not_found_and_the_connection_goes_on() -> None:
         assert (response.status, b"no such endpoint" in response.read()) == (404, True)
         assert send(connection, OPENAI, openai_body()).read()
         connection.close()
+        assert [request.status for request in server.requests] == [404, 200]
 
 
 @pytest.mark.parametrize(
@@ -132,6 +137,7 @@ def test_a_server_with_a_key_wants_to_see_it(path: str, headers: dict[str, str])
         assert post(server, path, BODIES[path], headers)[0] == 200
         assert post(server, path, BODIES[path], wrong)[0] == 401
         assert post(server, path, BODIES[path], {"anthropic-version": "1"})[0] == 401
+        assert [request.status for request in server.requests] == [200, 401, 401]
 
 
 def test_a_chunked_request_is_understood() -> None:
@@ -200,10 +206,34 @@ def test_stopping_releases_a_request_that_hangs() -> None:
         connection = connect(server)
         connection.request("POST", OPENAI, b'{"model": "m", "messages": [{"role": "user", "content": "x"}]}')
         assert server.wait_requests(1)
+        assert not server.wait_requests(2, timeout=0)
     with pytest.raises((http.client.RemoteDisconnected, ConnectionResetError)):
         connection.getresponse()
     connection.close()
     server.stop()
+    assert not server.requests[0].hung_up
+
+
+def test_waiting_for_a_request_ends_when_it_comes() -> None:
+    with FakeModelServer(says("hi")) as server:
+        waited: list[bool] = []
+        waiter = threading.Thread(target=lambda: waited.append(server.wait_requests(1, timeout=60)))
+        waiter.start()
+        post(server, OPENAI, openai_body())
+        waiter.join(10)
+        assert waited == [True]
+
+
+def test_a_client_may_ask_before_it_sends_the_body() -> None:
+    raw = json.dumps(openai_body()).encode()
+    head = f"POST {OPENAI} HTTP/1.1\r\nexpect: 100-continue\r\ncontent-length: {len(raw)}\r\n\r\n"
+    with FakeModelServer(says("hi")) as server:
+        address = urlsplit(server.base_url)
+        with socket.create_connection((address.hostname, address.port), timeout=10) as connection:
+            connection.sendall(head.encode())
+            assert connection.recv(100).startswith(b"HTTP/1.1 100")
+            connection.sendall(raw)
+            assert connection.recv(100).startswith(b"HTTP/1.1 200")
 
 
 def test_stopping_leaves_no_thread_behind() -> None:
@@ -300,6 +330,17 @@ def test_parallel_calls_come_in_one_reply() -> None:
         content = post(server, ANTHROPIC, anthropic_body())[1]["content"]
     assert [block["type"] for block in content] == ["text", "tool_use", "tool_use", "tool_use"]
     assert len({block["id"] for block in content[1:]}) == 3
+
+
+def test_calls_follow_an_anthropic_conversation_too() -> None:
+    use = [{"type": "tool_use", "id": f"t{number}", "name": "read", "input": {}} for number in range(4)]
+    results = [{"type": "tool_result", "tool_use_id": f"t{number}", "content": "x"} for number in range(4)]
+    messages: list[JSONObject] = [user("go")]
+    for pair in (slice(0, 2), slice(2, 4)):
+        messages += [{"role": "assistant", "content": use[pair]}, {"role": "user", "content": results[pair]}]
+    with FakeModelServer(calls(4)) as server:
+        for length, kind in ((1, "tool_use"), (3, "tool_use"), (5, "text")):
+            assert post(server, ANTHROPIC, anthropic_body(*messages[:length]))[1]["content"][0]["type"] == kind
 
 
 def test_the_last_reply_of_a_list_is_repeated() -> None:

@@ -34,7 +34,8 @@ class Provider(Struct, frozen=True, kw_only=True):
     base_url_env: str | None = None
     """The environment variable that moves the provider to another server."""
     moved_api: str | None = None
-    """The API of such another server, where it differs."""
+    """The API of such another server, where it differs; also spoken, without thinking, while the extra that `api`
+    needs is not installed."""
     moved: bool = False
     """Whether the base URL is not the built-in one."""
     declared: bool = False
@@ -44,6 +45,10 @@ class Provider(Struct, frozen=True, kw_only=True):
     context_window: int = 128_000
     """For models about which nothing is known."""
     max_tokens: int = 16_384
+
+    def spec(self, model: str) -> ModelTable | None:
+        """The listed model of that id."""
+        return next((each for each in self.models if each.id == model), None)
 
 
 def _claude(name: str, title: str, levels: tuple[ThinkingLevel, ...] = WIDE) -> ModelTable:

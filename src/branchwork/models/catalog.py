@@ -47,13 +47,21 @@ class Catalog:
     `api_key` is an explicit key (`--api-key`): it is used for whatever provider is asked for, and never stored.
     """
 
-    def __init__(self, home: Path, env: Mapping[str, str], *, api_key: str | None = None) -> None:
+    def __init__(
+        self,
+        home: Path,
+        env: Mapping[str, str],
+        *,
+        api_key: str | None = None,
+        find: Callable[[str], object] = find_spec,
+    ) -> None:
         self._home = home
         self._env = env
         self._explicit = Secret(api_key.strip()) if api_key and api_key.strip() else None
         self._auth = AuthFile(home)
         self._prices = Prices(home)
         self._extras: dict[str, Reason | None] = {}
+        self._find_package = find
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -95,7 +103,7 @@ class Catalog:
         provider = self.providers.get(name)
         if provider is None or not model:
             raise UserError(f"no model {ref!r}: {self._advice(name)}", exit_code=EXIT_MODEL)
-        spec = next((each for each in provider.models if each.id == model), None)
+        spec = provider.spec(model)
         return self._info(provider, spec or ModelTable(model), known=spec is not None)
 
     def key(self, provider: str, *, explicit: bool = True) -> KeyFound | None:
@@ -128,9 +136,23 @@ class Catalog:
             return Reason("no-key", f"no key: set {variables}, or run `branchwork auth set {info.provider}`")
         if info.api in ("openai-chat", "anthropic") and not info.base_url:
             return Reason("no-address", f"no base_url: add one to [providers.{info.provider}] in models.toml")
-        if info.api not in self._extras:
-            self._extras[info.api] = missing_extra(info.api)
-        return self._extras[info.api]
+        return self._missing(info.api)
+
+    def given_up(self, info: ModelInfo) -> str | None:
+        """What `info` does without because an extra is not installed, in one line; None when nothing."""
+        provider = self.providers.get(info.provider)
+        wanted = self._api(provider, provider.spec(info.id)) if provider is not None else info.api
+        if wanted == info.api:
+            return None
+        return f"{info.ref} answers without thinking: that needs {PIP_PROVIDERS}"
+
+    def _missing(self, api: str) -> Reason | None:
+        if api not in self._extras:
+            self._extras[api] = missing_extra(api, self._find_package)
+        return self._extras[api]
+
+    def _api(self, provider: Provider, spec: ModelTable | None) -> str:
+        return (spec.api if spec else None) or provider.api
 
     def create(self, info: ModelInfo) -> Model:
         """A model to stream from. Imports the adapter; raises `UserError` when `usable` has a reason."""
@@ -177,15 +199,18 @@ class Catalog:
         window = spec.context_window
         if window is None and provider.prices:
             window = self._prices.table.context_window(provider.prices, spec.id)
+        api, thinking = self._api(provider, spec), spec.thinking or ()
+        if api == provider.api and provider.moved_api and self._missing(api) is not None:
+            api, thinking = provider.moved_api, ()
         return ModelInfo(
             provider=provider.name,
             id=spec.id,
-            api=spec.api or provider.api,
+            api=api,
             name=spec.name or "",
             base_url=provider.base_url,
             context_window=window or provider.context_window,
             max_tokens=spec.max_tokens or provider.max_tokens,
-            thinking=tuple(level for level in spec.thinking or () if level != "off"),
+            thinking=tuple(level for level in thinking if level != "off"),
             images=bool(spec.images),
             price=self._price(provider, spec),
             headers=provider.headers,

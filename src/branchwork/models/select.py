@@ -6,7 +6,7 @@ only a thinking level after the last colon is a level, and not if the whole text
 
 from typing import cast
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from branchwork.errors import UserError
 from branchwork.models.base import THINKING_LEVELS, ModelInfo
@@ -92,7 +92,7 @@ def _of_bare(
     infos = [catalog.find(f"{provider}/{name}") for provider in providers]
     ready = [info for info in infos if catalog.usable(info) is None]
     if len(ready) == 1:
-        return Selection(ready[0], level)
+        return _usable(catalog, Selection(ready[0], level))
     if not ready and not strict:
         return None
     if not ready and len(infos) == 1:
@@ -113,7 +113,7 @@ def _fuzzy(catalog: Catalog, text: str, refs: list[tuple[str, str]], level: Thin
     if ready:
         others = [info.ref for info in ready[1:4]]
         note = (f"{text!r} is taken as {ready[0].ref}; it also fits {', '.join(others)}",) if others else ()
-        return Selection(ready[0], level, note)
+        return _usable(catalog, Selection(ready[0], level, note))
     if infos:
         return _usable(catalog, Selection(infos[0], level))
     raise UserError(f"no model {text!r}: {_advice(catalog, text, refs)}", exit_code=EXIT_MODEL)
@@ -156,6 +156,9 @@ def _usable(catalog: Catalog, selection: Selection) -> Selection:
     reason = catalog.usable(selection.info)
     if reason is not None:
         raise UserError(f"{selection.info.ref} cannot be used: {reason.message}", exit_code=EXIT_MODEL)
+    note = catalog.given_up(selection.info)
+    if note is not None:
+        return structs.replace(selection, warnings=(*selection.warnings, note))
     return selection
 
 
@@ -174,7 +177,7 @@ def _first_usable(catalog: Catalog) -> Selection:
             info = catalog.find(f"{name}/{spec.id}")
             reason = catalog.usable(info)
             if reason is None:
-                return Selection(info, None, tuple(passed[:1]))
+                return _usable(catalog, Selection(info, None, tuple(passed[:1])))
             if reason.code == "no-extra":
                 passed.append(f"{info.ref} is passed over: {reason.message}")
     hint = f" ({passed[0]})" if passed else ""

@@ -5,6 +5,7 @@ import fcntl
 import os
 import stat
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from branchwork.session.store import SessionUnreadable
@@ -40,6 +41,12 @@ def lock(fd: int) -> bool:
         if error.errno not in _NO_LOCKS:
             raise
     return True
+
+
+def unlock(fd: int) -> None:
+    """Give up the lock at once, even if a process started a moment ago still has a copy of the descriptor."""
+    with suppress(OSError):
+        fcntl.flock(fd, fcntl.LOCK_UN)
 
 
 def open_locked(path: Path) -> tuple[int, str | None]:

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from branchwork.session.files import beside, lock, open_file, open_locked, sync_directory, write_new, write_over
+from branchwork.session.files import beside, lock, open_file, open_locked, sync_directory, unlock, write_new, write_over
 from branchwork.session.store import CHUNK, SessionReadOnly, SessionWriteError
 
 READ_AHEAD = 256 << 10
@@ -230,6 +230,7 @@ class FileStore:
     def close(self) -> None:
         self._closed = True
         if self._fd >= 0:
+            unlock(self._fd)
             os.close(self._fd)
             self._fd = -1
 

@@ -76,7 +76,7 @@ def _update(catalog: Catalog) -> str:
     try:
         return catalog.update_prices()
     except ImportError:
-        raise UserError("genai-prices is not installed; run pip install genai-prices") from None
+        raise UserError("genai-prices is not installed; run pip install 'branchwork[prices]'") from None
     except OSError as error:
         raise UserError(f"the prices cannot be stored: {error}") from None
 

@@ -92,9 +92,7 @@ class Endpoint:
         self._clock = clock or SystemClock()
         self._client: httpx2.AsyncClient | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        parts = urlsplit(target.url)
-        self.host = parts.hostname or target.url
-        self.origin = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+        self.host, self.origin = _place(target.url)
 
     async def aclose(self) -> None:
         client, self._client = self._client, None
@@ -112,7 +110,10 @@ class Endpoint:
             ) as response:
                 if not response.is_success:
                     raise await self._refused(response)
-                if response.headers.get("content-type", "").startswith("application/json"):
+                kind = response.headers.get("content-type", "")
+                if kind.startswith("text/html"):
+                    raise self._failure("protocol", f"{self.host} answered with a web page; is base_url right?")
+                if kind.startswith("application/json"):
                     for event in await self._whole(response, parser):
                         yield event
                     return
@@ -294,6 +295,15 @@ def _fed(events: Iterable[bytes], parser: ReplyParser) -> Iterator[StreamEvent]:
     """One by one, so that what came before an error in the same chunk is not lost."""
     for data in events:
         yield from parser.feed(data)
+
+
+def _place(url: str) -> tuple[str, str]:
+    """Host and origin, without user and password; for what is no address, the text itself."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return url, url
+    return parts.hostname or url, f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
 def _trust(url: str) -> "ssl.SSLContext | bool":
