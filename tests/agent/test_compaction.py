@@ -4,8 +4,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from branchwork.agent.compaction import CompactionPolicy, conversation_text, file_lists, plan, summary_of
+from branchwork.agent.compaction import (
+    CompactionLimits,
+    CompactionPolicy,
+    carried_over,
+    conversation_text,
+    plan,
+    summary_of,
+    with_carried,
+)
 from branchwork.agent.events import CompactionFinished
+from branchwork.agent.hooks import CompactionAnswer, CompactionProposal, LoopHooks
 from branchwork.agent.toolset import ToolArgs, ToolContext, ToolOutput, text_output
 from branchwork.models.base import ModelRequest
 from branchwork.models.scripted import ScriptedModel, Step, calls, ends, fails, says, scripted_info
@@ -181,5 +190,90 @@ def test_file_lists_are_carried_on_and_a_changed_file_is_not_listed_as_read() ->
         ToolCall(id="2", name="edit", arguments={"path": "b"}),
         ToolCall(id="3", name="read", arguments={"path": ["odd"]}),
     )
-    lists = file_lists([call], {"readFiles": ["b", "c"], "modifiedFiles": ["d"]})
-    assert lists == {"readFiles": ["c", "a"], "modifiedFiles": ["d", "b"]}
+    lists = carried_over([call], {"readFiles": ["b", "c"], "modifiedFiles": ["d"]})
+    assert lists == {"userMessages": [], "readFiles": ["c", "a"], "modifiedFiles": ["d", "b"]}
+
+
+async def test_what_the_person_said_is_carried_over_word_for_word_through_every_compaction() -> None:
+    rule = "ALWAYS run make lint before you finish."
+    steps = [says("a" * 6_000), says("b" * 6_000), says("NOTES 1"), says("c" * 6_000), says("NOTES 2"), says("end")]
+    harness = Harness(small_model(steps, window=100_000), compaction=SMALL)
+    await harness.prompt(rule)
+    await harness.prompt("second")
+    assert await harness.agent.compact()
+    await harness.prompt("third")
+    assert await harness.agent.compact()
+    await harness.prompt("fourth")
+    notes = harness.model.seen[-1].messages[0]
+    assert isinstance(notes, CompactionSummaryMessage)
+    assert "NOTES 2" in notes.summary
+    assert notes.summary.count(rule) == 1
+
+
+def test_long_pastes_and_old_messages_give_way_to_new_words() -> None:
+    messages = [UserMessage(content=f"{number} " + "x" * 3_900, timestamp=0) for number in range(20)]
+    paste = UserMessage(content="begin " + "y" * 50_000 + " end", timestamp=0)
+    said = carried_over([*messages, paste], None)["userMessages"]
+    assert said[-1].startswith("begin ")
+    assert said[-1].endswith(" end")
+    assert len(said[-1]) < 4_100
+    assert said[-2].startswith("19 ")
+    assert sum(map(len, said)) <= 40_000
+    assert "<message>\n19 " in with_carried("S", carried_over([*messages, paste], None))
+
+
+def test_a_model_may_have_limits_of_its_own() -> None:
+    info = scripted_info(context_window=100_000)
+    policy = CompactionPolicy(models={info.ref: CompactionLimits(reserve_tokens=50_000, keep_recent_tokens=5)})
+    assert policy.due(50_001, info)
+    assert policy.keep(info) == 5
+    assert not CompactionPolicy().due(50_001, info)
+
+
+class Answering(LoopHooks):
+    def __init__(self, answer: CompactionAnswer) -> None:
+        self.answer = answer
+        self.seen: list[CompactionProposal] = []
+        self.stored: list[CompactionEntry] = []
+
+    async def compacting(self, proposal: CompactionProposal) -> CompactionAnswer | None:
+        self.seen.append(proposal)
+        return self.answer
+
+    async def compacted(self, entry: CompactionEntry) -> None:
+        self.stored.append(entry)
+
+
+async def test_the_host_may_bring_notes_of_its_own() -> None:
+    hooks = Answering(CompactionAnswer(summary="MY NOTES", details={"k": 1}))
+    harness = Harness([says("a" * 9_000), says("b")], compaction=SMALL, hooks=hooks)
+    await harness.prompt("one")
+    await harness.prompt("two")
+    assert await harness.agent.compact("briefly")
+    assert hooks.seen[0].instructions == "briefly"
+    (entry,) = hooks.stored
+    assert entry.from_hook
+    assert entry.summary.startswith("MY NOTES")
+    assert entry.details["extension"] == {"k": 1}
+    assert len(harness.model.seen) == 2
+
+
+async def test_the_host_may_cancel_a_compaction() -> None:
+    hooks = Answering(CompactionAnswer(cancel="not now"))
+    harness = Harness([says("a" * 9_000), says("b")], compaction=SMALL, hooks=hooks)
+    await harness.prompt("one")
+    assert not await harness.agent.compact()
+    assert harness.of(CompactionFinished)[0].error == "not now"
+
+
+async def test_notes_that_keep_nothing_before_them_leave_only_themselves() -> None:
+    hooks = Answering(CompactionAnswer(summary="ALL ANEW", first_kept=""))
+    harness = Harness([says("a" * 9_000), says("b" * 9_000), says("c")], compaction=SMALL, hooks=hooks)
+    await harness.prompt("one")
+    await harness.prompt("two")
+    assert await harness.agent.compact()
+    await harness.prompt("three")
+    assert [type(message).__name__ for message in harness.model.seen[2].messages] == [
+        "CompactionSummaryMessage",
+        "UserMessage",
+    ]

@@ -5,7 +5,7 @@ import pytest
 from branchwork.agent.events import RetryFinished, RetryScheduled
 from branchwork.agent.request import RetryPolicy
 from branchwork.models.base import FailureKind
-from branchwork.models.scripted import fails, says
+from branchwork.models.scripted import ends, fails, says
 from branchwork.session.entries import AssistantMessage
 from branchwork.testing.harness import Harness
 
@@ -68,3 +68,12 @@ async def test_a_failed_reply_is_not_part_of_the_next_request() -> None:
     await harness.prompt("one")
     await harness.prompt("two")
     assert [type(message).__name__ for message in harness.model.seen[1].messages][-1] == "UserMessage"
+
+
+async def test_a_reply_that_its_server_refused_is_an_error_with_a_reason() -> None:
+    harness = Harness([says("I cannot") + ends("error")])
+    finished = await harness.prompt()
+    assert finished.end == "error"
+    assert finished.error is not None
+    assert "gave no answer" in finished.error
+    assert harness.agent.failure is not None

@@ -9,6 +9,7 @@ from branchwork.agent.events import QueueChanged, RunFinished, SessionOpened
 from branchwork.agent.hub import EventHub, Subscriber
 from branchwork.agent.queue import InputQueue
 from branchwork.agent.run import AbortReason, Limits, Run
+from branchwork.agent.summaries import Summaries
 from branchwork.errors import UserError
 from branchwork.models.base import Model, ModelFailure
 from branchwork.session.entries import Image, Text, ThinkingLevel, UserMessage
@@ -29,6 +30,7 @@ class Agent:
     def __init__(self, parts: AgentParts) -> None:
         self._hub = EventHub()
         self._core = Core(parts, self._hub)
+        self._summaries = Summaries(self._core)
         self._queue = InputQueue()
         self._activity: Activity = "idle"
         self._run: Run | None = None
@@ -84,18 +86,20 @@ class Agent:
         """Run until nothing is left to do. Cancelling this call aborts the run and leaves the session whole."""
         limits = limits or Limits()
         self._claim("running")
-        run = self._run = Run(self._core, self._queue, limits)
+        run = self._run = Run(self._core, self._summaries, self._queue, limits)
         task = asyncio.ensure_future(run.drive((self._message(text, images),)))
         self._task = task
         timer = None
         if limits.time_limit_s is not None:
             timer = asyncio.get_running_loop().call_later(limits.time_limit_s, self._abort, "time_limit")
         try:
-            return await self._outlive(task)
+            finished = await self._outlive(task)
         finally:
             if timer is not None:
                 timer.cancel()
             await self._release()
+        await self._core.parts.hooks.run_ended(finished)
+        return finished
 
     def steer(self, text: str, images: Sequence[Image] = ()) -> None:
         """Deliver after the current reply and its tool calls, before the next request."""
@@ -123,7 +127,7 @@ class Agent:
     async def compact(self, instructions: str | None = None) -> bool:
         """Replace older conversation by notes now. False, with an event saying why, when it did not work."""
         self._claim("compacting")
-        task = asyncio.ensure_future(self._core.compact("manual", instructions))
+        task = asyncio.ensure_future(self._summaries.compact("manual", instructions))
         self._task = task
         try:
             return await self._outlive(task)
@@ -145,7 +149,7 @@ class Agent:
         False, with a diagnostic, when the notes could not be made: then nothing has moved.
         """
         self._claim("summarising")
-        task = asyncio.ensure_future(self._core.move_with_notes(target, instructions))
+        task = asyncio.ensure_future(self._summaries.move_with_notes(target, instructions))
         self._task = task
         try:
             return await self._outlive(task)

@@ -7,7 +7,8 @@ from msgspec import Struct
 
 from branchwork.agent.coerce import arguments_for
 from branchwork.agent.events import AgentEvent, ToolFinished, ToolProgressed, ToolRefused, ToolStarted
-from branchwork.agent.gate import Gate, Refusal
+from branchwork.agent.gate import Changed, Gate, Refusal
+from branchwork.agent.hooks import LoopHooks
 from branchwork.agent.repeat import RepeatGuard
 from branchwork.agent.toolset import Tool, ToolArgs, ToolContext, ToolError, ToolOutput, text_output
 from branchwork.clock import Clock
@@ -26,6 +27,7 @@ class BatchParts(Struct, frozen=True, kw_only=True):
 
     tools: Mapping[str, Tool]
     gate: Gate
+    hooks: LoopHooks
     guard: RepeatGuard
     clock: Clock
     emit: Callable[[AgentEvent], None]
@@ -38,12 +40,13 @@ class BatchParts(Struct, frozen=True, kw_only=True):
 class _Call:
     """One call on its way to its one result."""
 
-    __slots__ = ("args", "call", "note", "partial", "result", "started", "terminate", "tool")
+    __slots__ = ("args", "arguments", "call", "note", "partial", "result", "started", "terminate", "tool")
 
     def __init__(self, call: ToolCall) -> None:
         self.call = call
         self.tool: Tool | None = None
         self.args: ToolArgs | None = None
+        self.arguments = call.arguments
         self.note: str | None = None
         self.started: float | None = None
         self.partial: ToolOutput | None = None
@@ -133,15 +136,18 @@ class Batch:
         except ToolError as error:
             self._finish(item, text_output(str(error), is_error=True))
             return
-        refusal = await self._ask(call, tool, args)
-        if refusal is not None:
+        answer = await self._ask(call, tool, args)
+        if isinstance(answer, Changed):
+            args, item.arguments = answer.args, answer.arguments
+        elif answer is not None:
+            refusal = answer
             self._parts.emit(ToolRefused(call_id=call.id, tool=call.name, rule=refusal.rule, reason=refusal.reason))
             details = {"refused": {"rule": refusal.rule}}
             self._finish(item, text_output(refusal.reason, details=details, is_error=True), terminate=refusal.terminate)
             return
         item.tool, item.args = tool, args
 
-    async def _ask(self, call: ToolCall, tool: Tool, args: ToolArgs) -> Refusal | None:
+    async def _ask(self, call: ToolCall, tool: Tool, args: ToolArgs) -> Refusal | Changed | None:
         try:
             return await self._parts.gate.check(call, tool, args)
         except Exception as error:  # noqa: BLE001 - boundary: a gate that fails has not allowed anything
@@ -153,7 +159,7 @@ class Batch:
         assert args is not None
         parts = self._parts
         item.started = parts.clock.monotonic()
-        parts.emit(ToolStarted(call_id=item.call.id, tool=tool.name, arguments=item.call.arguments))
+        parts.emit(ToolStarted(call_id=item.call.id, tool=tool.name, arguments=item.arguments))
 
         def progress(output: ToolOutput) -> None:
             if item.result is None:
@@ -168,7 +174,7 @@ class Batch:
             output = text_output(str(error), details=error.details, is_error=True)
         except Exception as error:  # noqa: BLE001 - boundary: a broken tool is an answer to the model, not a crash
             output = text_output(f"{tool.name} failed: {type(error).__name__}: {error}", is_error=True)
-        self._finish(item, output)
+        self._finish(item, await parts.hooks.tool_result(item.call, output))
 
     def _finish(self, item: _Call, output: ToolOutput, *, terminate: bool = False) -> None:
         if item.result is not None:

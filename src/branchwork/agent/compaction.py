@@ -4,15 +4,15 @@ This module is pure: where to cut, what the summarising model reads, what is kep
 sends the request and stores the entry.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import assert_never
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from branchwork import data
 from branchwork.agent.context import message_chars
-from branchwork.models.base import ModelRequest, Transcript
+from branchwork.models.base import ModelInfo, ModelRequest, Transcript
 from branchwork.session.entries import (
     AssistantMessage,
     AssistantPart,
@@ -37,14 +37,34 @@ RESULT_CHARS = 2_000
 SUMMARY_TOKENS = 4_096
 
 
+class CompactionLimits(Struct, frozen=True, kw_only=True):
+    """What one model does differently; None leaves the common value."""
+
+    reserve_tokens: int | None = None
+    keep_recent_tokens: int | None = None
+
+
+NO_LIMITS = CompactionLimits()
+
+
 class CompactionPolicy(Struct, frozen=True, kw_only=True):
     enabled: bool = True
     reserve_tokens: int = 16_384
     """Compaction is due when less than this is left of the context window."""
     keep_recent_tokens: int = 20_000
 
-    def due(self, tokens: int, context_window: int) -> bool:
-        return self.enabled and tokens > context_window - min(self.reserve_tokens, context_window // 2)
+    models: dict[str, CompactionLimits] = field(default_factory=dict)
+    """Other limits for single models, by `PROVIDER/ID`."""
+
+    def due(self, tokens: int, info: ModelInfo) -> bool:
+        limits = self.models.get(info.ref, NO_LIMITS)
+        reserve = self.reserve_tokens if limits.reserve_tokens is None else limits.reserve_tokens
+        return self.enabled and tokens > info.context_window - min(reserve, info.context_window // 2)
+
+    def keep(self, info: ModelInfo) -> int:
+        """Tokens of recent conversation that stay as they are."""
+        limits = self.models.get(info.ref, NO_LIMITS)
+        return self.keep_recent_tokens if limits.keep_recent_tokens is None else limits.keep_recent_tokens
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -182,36 +202,76 @@ def _bounded_result(text: str) -> str:
     return text if len(text) <= RESULT_CHARS else f"{text[:RESULT_CHARS]}… ({len(text)} characters)"
 
 
-# ---- files ----------------------------------------------------------------------------------------
+# ---- what is carried over word for word -----------------------------------------------------------
+
+CARRIED_CHARS = 40_000
+"""Of what the person said, this much is kept word for word, the newest first."""
+LONG_CHARS = 4_000
+"""A single message longer than this (a pasted log, a file) is cut in its middle."""
 
 
-def file_lists(messages: Iterable[Message], before: JSONObject | None) -> dict[str, list[str]]:
-    """`readFiles` and `modifiedFiles` of the summarised span, added to those of the compaction before."""
+def carried_over(messages: Iterable[Message], before: JSONObject | None) -> dict[str, list[str]]:
+    """What no summary may lose, from the summarised span and the compaction before it.
+
+    `userMessages`: the person's own words, since a standing instruction may be in any of them; `readFiles` and
+    `modifiedFiles`: paths, each once.
+    """
     earlier = before or {}
+    said = _names(earlier.get("userMessages"))
     read = dict.fromkeys(_names(earlier.get("readFiles")))
     modified = dict.fromkeys(_names(earlier.get("modifiedFiles")))
     for message in messages:
-        if not isinstance(message, AssistantMessage):
-            continue
-        for call in message.tool_calls:
-            path = call.arguments.get("path")
-            if not isinstance(path, str):
-                continue
-            if call.name in ("edit", "write"):
-                modified[path] = None
-            elif call.name == "read":
-                read[path] = None
-    return {"readFiles": [path for path in read if path not in modified], "modifiedFiles": list(modified)}
+        if isinstance(message, UserMessage):
+            said.append(_cut_middle(text_of(message.content).strip()))
+        elif isinstance(message, AssistantMessage):
+            for name, path in _paths(message):
+                if name == "read":
+                    read[path] = None
+                else:
+                    modified[path] = None
+    return {
+        "userMessages": _newest(said),
+        "readFiles": [path for path in read if path not in modified],
+        "modifiedFiles": list(modified),
+    }
+
+
+def _paths(message: AssistantMessage) -> Iterator[tuple[str, str]]:
+    for call in message.tool_calls:
+        path = call.arguments.get("path")
+        if isinstance(path, str) and call.name in ("read", "edit", "write"):
+            yield call.name, path
+
+
+def _newest(said: Sequence[str]) -> list[str]:
+    kept: list[str] = []
+    room = CARRIED_CHARS
+    for text in reversed(said):
+        room -= len(text)
+        if room < 0:
+            break
+        if text:
+            kept.append(text)
+    return kept[::-1]
+
+
+def _cut_middle(text: str) -> str:
+    if len(text) <= LONG_CHARS:
+        return text
+    half = LONG_CHARS // 2
+    return f"{text[:half]}\n[… {len(text) - 2 * half} characters left out …]\n{text[-half:]}"
 
 
 def _names(value: object) -> list[str]:
     return [name for name in value if isinstance(name, str)] if isinstance(value, list) else []
 
 
-def with_files(summary: str, files: dict[str, list[str]]) -> str:
-    """The summary with the file lists appended, as the model will read it."""
+def with_carried(summary: str, carried: dict[str, list[str]]) -> str:
+    """The notes as the model will read them, with what is carried over."""
     blocks = [summary]
-    for tag, names in (("read-files", files["readFiles"]), ("modified-files", files["modifiedFiles"])):
-        if names:
-            blocks.append(f"<{tag}>\n" + "\n".join(names) + f"\n</{tag}>")
+    said = "\n".join(f"<message>\n{text}\n</message>" for text in carried["userMessages"])
+    read, modified = ("\n".join(carried[key]) for key in ("readFiles", "modifiedFiles"))
+    for tag, body in (("user-messages", said), ("read-files", read), ("modified-files", modified)):
+        if body:
+            blocks.append(f"<{tag}>\n{body}\n</{tag}>")
     return "\n\n".join(blocks)

@@ -4,49 +4,36 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, field
 
-from branchwork.agent import compaction
-from branchwork.agent.branch_notes import left_behind
 from branchwork.agent.calls import Batch, BatchParts
-from branchwork.agent.compaction import CompactionPolicy, Plan
+from branchwork.agent.compaction import CompactionPolicy
 from branchwork.agent.context import Context
 from branchwork.agent.events import (
     AgentEvent,
-    CompactionFinished,
-    CompactionReason,
-    CompactionStarted,
-    Diagnosed,
     EntryAppended,
     LeafMoved,
     MessageAdded,
     ModelSelected,
-    RetryFinished,
-    RetryScheduled,
 )
 from branchwork.agent.gate import Gate
+from branchwork.agent.hooks import LoopHooks
 from branchwork.agent.hub import EventHub
 from branchwork.agent.prompt import patch, system_text, tool_sections
 from branchwork.agent.repeat import RepeatGuard
-from branchwork.agent.request import Overflow, Requester, RetryPolicy
+from branchwork.agent.request import Requester, RetryPolicy
 from branchwork.agent.toolset import FileLocks, Tool, ToolContext, ToolOutput
 from branchwork.clock import Clock
 from branchwork.models.base import Model, ModelRequest
 from branchwork.models.thinking import clamp
 from branchwork.session.entries import (
-    BranchSummaryEntry,
-    CompactionEntry,
-    JSONObject,
     KnownEntry,
     MessageEntry,
     ModelChangeEntry,
-    SystemMessage,
     ThinkingLevel,
     ThinkingLevelChangeEntry,
     ToolCall,
     ToolResultMessage,
-    Usage,
-    structure,
 )
 
 MIN_OUTPUT_TOKENS = 1_024
@@ -70,6 +57,7 @@ class AgentParts(Struct, frozen=True, kw_only=True):
     sections: Callable[[], Mapping[str, str]] = dict
     """The prompt sections beside those of the tools: name -> text as it stands in the prompt."""
     gate: Gate
+    hooks: LoopHooks = field(default_factory=LoopHooks)
     clock: Clock
     cwd: Path
     home: Path
@@ -95,7 +83,6 @@ class Core:
         self.tools: tuple[Tool, ...] = parts.tools
         self._locks = FileLocks()
         self._syncing: asyncio.Future[None] | None = None
-        self._compaction_failed_at: int | None = None
 
     def emit(self, event: AgentEvent) -> None:
         self.hub.emit(event)
@@ -164,7 +151,7 @@ class Core:
 
     # ---- requests and calls -----------------------------------------------------------------------
 
-    def request(self) -> ModelRequest:
+    async def request(self) -> ModelRequest:
         setup = self.setup_entries()
         if setup:
             self.store(*setup)
@@ -178,6 +165,7 @@ class Core:
             thinking=self.thinking,
             max_tokens=max(min(info.max_tokens, room), min(MIN_OUTPUT_TOKENS, info.max_tokens)),
             session_id=self.session.header.id,
+            extra=tuple(await self.parts.hooks.request_messages()),
         )
 
     def requester(self, emit: Callable[[AgentEvent], None] | None = None) -> Requester:
@@ -187,6 +175,7 @@ class Core:
         parts = BatchParts(
             tools={tool.name: tool for tool in self.tools},
             gate=self.parts.gate,
+            hooks=self.parts.hooks,
             guard=guard,
             clock=self.parts.clock,
             emit=self.emit,
@@ -219,102 +208,9 @@ class Core:
         env["AI_AGENT"] = "branchwork"
         return env
 
-    # ---- moving in the tree -----------------------------------------------------------------------
-
     def move(self, target: str | None) -> None:
+        """Go on from `target`; None starts a second root."""
         old = self.session.leaf_id
         self.session.navigate(target)
         self.context.rebuild()
         self.emit(LeafMoved(old_leaf=old, new_leaf=self.session.leaf_id))
-
-    async def move_with_notes(self, target: str | None, instructions: str | None) -> bool:
-        """Like `move`, leaving notes at the target about the branch below it. False: nothing moved."""
-        old = self.session.leaf_id
-        request = left_behind(self.session, target, window=self.model.info.context_window, instructions=instructions)
-        if request is None or old is None:  # nothing is left behind
-            self.move(target)
-            return True
-        try:
-            reply = await self.requester(self._emit_retries).run(request)
-        except Overflow as error:
-            return self._no_notes(str(error))
-        summary = compaction.summary_of(reply)
-        if summary is None:
-            return self._no_notes(reply.error_message or f"the notes ended with {reply.stop_reason!r}")
-        self.move(target)
-        self.store(BranchSummaryEntry(from_id=old, summary=summary, usage=reply.usage))
-        return True
-
-    def _no_notes(self, why: str) -> bool:
-        self.emit(Diagnosed(level="error", source="tree", message=f"no notes about the branch: {why}; nothing moved"))
-        return False
-
-    # ---- compaction -------------------------------------------------------------------------------
-
-    def compaction_due(self) -> bool:
-        tokens = self.context.size().tokens
-        if not self.parts.compaction.due(tokens, self.model.info.context_window):
-            return False
-        return self._compaction_failed_at is None or tokens > self._compaction_failed_at * 1.1
-
-    async def compact(self, reason: CompactionReason, instructions: str | None = None) -> bool:
-        """Replace older conversation by notes. False (and an event that says why) when it did not work."""
-        before = self.context.size().tokens
-        window = self.model.info.context_window
-        keep = self.parts.compaction.keep_recent_tokens
-        found = compaction.plan(self.context.projection.items, min(keep, window // 4))
-        if found is None:
-            return self._compaction_failed(reason, before, "there is nothing older than the recent messages")
-        self.emit(CompactionStarted(reason=reason))
-        request = compaction.request_for(
-            found, window=window, instructions=instructions, session_id=self.session.header.id
-        )
-        try:
-            reply = await self.requester(self._emit_retries).run(request)
-        except Overflow as error:
-            return self._compaction_failed(reason, before, str(error))
-        summary = compaction.summary_of(reply)
-        if summary is None:
-            why = reply.error_message or f"the notes ended with {reply.stop_reason!r}"
-            return self._compaction_failed(reason, before, why)
-        self._store_compaction(found, summary, reply.usage, before)
-        self._compaction_failed_at = None
-        after = self.context.size().tokens
-        self.emit(CompactionFinished(reason=reason, success=True, tokens_before=before, tokens_after=after))
-        return True
-
-    def _store_compaction(self, found: Plan, summary: str, usage: Usage, before: int) -> None:
-        prompt = self.context.projection.prompt
-        checkpoint = SystemMessage(
-            content="",
-            sections=dict(prompt.sections),
-            tools_added=tuple(prompt.tools.values()),
-            timestamp=self.parts.clock.now_ms(),
-        )
-        files = compaction.file_lists(found.summarised, self._last_file_lists())
-        self.store(
-            CompactionEntry(
-                summary=compaction.with_files(summary, files),
-                first_kept_entry_id=found.first_kept,
-                tokens_before=before,
-                system_message=structure(checkpoint),
-                details=files,
-                usage=usage,
-            )
-        )
-
-    def _last_file_lists(self) -> JSONObject | None:
-        """The details of the compaction that is in force, if there is one."""
-        items = self.context.projection.items
-        entry = self.session.entry(items[0].entry_id) if items else None
-        details = entry.details if isinstance(entry, CompactionEntry) else None
-        return details if isinstance(details, dict) else None
-
-    def _compaction_failed(self, reason: CompactionReason, before: int, why: str) -> bool:
-        self._compaction_failed_at = before
-        self.emit(CompactionFinished(reason=reason, success=False, tokens_before=before, error=why))
-        return False
-
-    def _emit_retries(self, event: AgentEvent) -> None:
-        if isinstance(event, RetryScheduled | RetryFinished):
-            self.emit(event)

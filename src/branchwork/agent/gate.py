@@ -5,7 +5,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from branchwork.agent.toolset import Tool, ToolArgs
-from branchwork.session.entries import ToolCall
+from branchwork.session.entries import JSONObject, ToolCall
 
 
 class Refusal(Struct, frozen=True, kw_only=True):
@@ -17,9 +17,16 @@ class Refusal(Struct, frozen=True, kw_only=True):
     """Ends the run after this batch."""
 
 
+class Changed(Struct, frozen=True, kw_only=True):
+    """The call may run with other arguments: as validated, and as JSON for those who look on."""
+
+    args: ToolArgs
+    arguments: JSONObject
+
+
 class Gate(Protocol):
-    async def check(self, call: ToolCall, tool: Tool, args: ToolArgs) -> Refusal | None:
-        """None lets the call run. Raising refuses it."""
+    async def check(self, call: ToolCall, tool: Tool, args: ToolArgs) -> Refusal | Changed | None:
+        """None lets the call run as it is. Raising refuses it."""
         ...
 
 

@@ -93,7 +93,14 @@ class Requester:
                 continue
             if attempt > 1:
                 self._emit(RetryFinished(success=True, attempt=attempt - 1))
-            return builder.finish(self._clock.now_ms())
+            message = builder.finish(self._clock.now_ms())
+            return self._refused(message) if message.stop_reason == "error" else message
+
+    def _refused(self, message: AssistantMessage) -> AssistantMessage:
+        """A whole reply that its server declares to be none: a refusal, or one that its filter stopped."""
+        why = f"{self._model.info.ref} gave no answer: {message.raw_stop_reason or 'refused'}"
+        self.failure = ModelFailure("rejected", why)
+        return _without_calls(replace(message, error_message=why))
 
     def cut(self, reason: str) -> AssistantMessage | None:
         """What had arrived when the run was aborted; None when nothing had."""

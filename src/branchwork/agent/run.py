@@ -21,6 +21,7 @@ from branchwork.agent.events import (
 from branchwork.agent.queue import InputQueue
 from branchwork.agent.repeat import RepeatGuard
 from branchwork.agent.request import Overflow, Requester
+from branchwork.agent.summaries import Summaries
 from branchwork.errors import UserError
 from branchwork.models.base import ModelFailure
 from branchwork.models.usage import add_usage
@@ -37,8 +38,9 @@ class Limits(Struct, frozen=True, kw_only=True):
 class Run:
     """The loop. Lives for one prompt; `drive` is the body of its task and the only place that sees cancellation."""
 
-    def __init__(self, core: Core, queue: InputQueue, limits: Limits) -> None:
+    def __init__(self, core: Core, summaries: Summaries, queue: InputQueue, limits: Limits) -> None:
         self._core = core
+        self._summaries = summaries
         self._queue = queue
         self._limits = limits
         self._guard = RepeatGuard(core.parts.repeat_stop)
@@ -88,22 +90,24 @@ class Run:
         return finished
 
     async def _turns(self, prompt: Sequence[UserMessage]) -> RunEnd:
-        if self._core.compaction_due():
-            await self._core.compact("threshold")
+        if self._summaries.due():
+            await self._summaries.compact("threshold")
         pending = (*prompt, *self._take_steering())
         while True:
             self._turn += 1
             self._core.emit(TurnStarted(turn=self._turn))
-            self._store_prompt(pending)
+            await self._store_prompt(pending)
             reply = await self._reply()
             results = await self._answer(reply)
-            self._core.emit(TurnFinished(turn=self._turn, message=reply, results=results))
+            turn = TurnFinished(turn=self._turn, message=reply, results=results)
+            self._core.emit(turn)
             self._core.sync_soon()
+            await self._core.parts.hooks.turn_ended(turn)
             ended, pending = self._after(reply, results)
             if ended is not None:
                 return ended
-            if self._core.compaction_due():
-                await self._core.compact("threshold")
+            if self._summaries.due():
+                await self._summaries.compact("threshold")
 
     def _after(
         self, reply: AssistantMessage, results: Sequence[ToolResultMessage]
@@ -130,15 +134,18 @@ class Run:
 
     # ---- one turn ---------------------------------------------------------------------------------
 
-    def _store_prompt(self, messages: Sequence[UserMessage]) -> None:
+    async def _store_prompt(self, messages: Sequence[UserMessage]) -> None:
         """Prompt state first, so that the branch tells what a message was asked with. One write."""
-        if messages:
-            self._core.store(*self._core.setup_entries(), *(MessageEntry(message=message) for message in messages))
+        if not messages:
+            return
+        added = await self._core.parts.hooks.run_starting(messages) if self._turn == 1 else ()
+        prompt = (MessageEntry(message=message) for message in messages)
+        self._core.store(*self._core.setup_entries(), *prompt, *added)
 
     async def _reply(self) -> AssistantMessage:
         requester = self._requester = self._core.requester()
         try:
-            reply = await requester.run(self._core.request())
+            reply = await requester.run(await self._core.request())
         except Overflow as overflow:
             reply = await self._after_overflow(overflow)
         requester = self._requester
@@ -151,10 +158,10 @@ class Run:
 
     async def _after_overflow(self, overflow: Overflow) -> AssistantMessage:
         """Compact and send the request once more; what does not fit then is the person's matter."""
-        if await self._core.compact("overflow"):
+        if await self._summaries.compact("overflow"):
             requester = self._requester = self._core.requester()
             try:
-                return await requester.run(self._core.request())
+                return await requester.run(await self._core.request())
             except Overflow as again:
                 overflow = again
         failed = self._core.requester()
