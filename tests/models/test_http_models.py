@@ -285,7 +285,9 @@ async def test_a_server_that_is_not_there_is_named_with_what_to_do(api: str) -> 
 
 
 @both
-@pytest.mark.parametrize("url", ["localhost:8000", "ftp://127.0.0.1", "http://", "http://[zz]"])
+@pytest.mark.parametrize(
+    "url", ["localhost:8000", "ftp://127.0.0.1", "http://", "http://[zz]", "http://127.0.0.1:99999"]
+)
 async def test_an_address_that_is_none_is_rejected(api: str, url: str) -> None:
     assert (await failure_of(model_at(url, api))).kind == "rejected"
 

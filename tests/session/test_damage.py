@@ -149,6 +149,14 @@ def test_a_file_without_header_is_read_but_not_continued(path: Path) -> None:
             session.append(said("next"))
 
 
+def test_a_header_behind_entries_describes_them_and_does_not_make_the_file_sound(path: Path) -> None:
+    with opened(write(path, line("a", None), header(cwd="/elsewhere"), line("b", "a"))) as session:
+        assert found(session) == [(1, "missing-header", False)]
+        assert session.header.cwd == "/elsewhere"
+        assert ids_of(session) == ["a", "b"]
+        assert session.read_only is not None
+
+
 def test_a_foreign_first_line_makes_the_file_read_only(path: Path) -> None:
     with opened(write(path, b'{"type":"summary","leafUuid":"x"}', line("a", None))) as session:
         assert found(session) == [(1, "foreign-header", False)]
@@ -400,7 +408,7 @@ def test_checking_reports_without_touching_anything(path: Path) -> None:
 
 
 def test_checking_tells_sound_and_unreadable_files_apart(path: Path) -> None:
-    assert check(write(path, header(), line("a", None))).exit_code == 0
+    assert check(write(path, header(), line("a", None), line("b", "a", type="hologram"))).exit_code == 0
     path.write_bytes(b"")
     assert check(path).exit_code == 0
     path.write_bytes(b"junk\n")

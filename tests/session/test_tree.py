@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 
 from branchwork.errors import UserError
+from branchwork.session.cache import EntryCache
 from branchwork.session.entries import (
     LEAF_TYPE,
     CompactionEntry,
@@ -359,6 +360,17 @@ def big(tmp_path: Path) -> Callable[[int], Path]:
         return write(tmp_path / f"{count}.jsonl", *lines)
 
     return make
+
+
+def test_decoded_entries_are_kept_only_up_to_a_limit() -> None:
+    cache = EntryCache(limit=100)
+    entries = [CustomEntry(id=str(n), custom_type="x") for n in range(5)]
+    for entry in entries:
+        cache.put(entry, 30)
+    assert [cache.get(entry.id) for entry in entries] == [None, None, *entries[2:]]
+    cache.put(CustomEntry(id="large", custom_type="x"), 101)
+    assert cache.get("large") is None
+    assert cache.get("4") is entries[4]
 
 
 def test_opening_decodes_no_entry(big: Callable[[int], Path]) -> None:

@@ -124,6 +124,7 @@ def shuffled(count: int) -> tuple[list[str], list[str]]:
     for _ in range(count // 100):
         new[dice.randrange(len(new))] = f"new {dice.random()}\n"
         del new[dice.randrange(len(new))]
+        new.insert(dice.randrange(len(new)), f"more {dice.random()}\n")
     return old, new
 
 

@@ -53,7 +53,7 @@ FILES = (
         ("[a-c]-b.txt", ["tests/data/a-b.txt"]),
         ("[!b]-b.txt", ["tests/data/a-b.txt"]),
         ("[^a]-b.txt", []),
-        ("src[+-0]app.py", []),
+        ("src/util[+-0]text.py", []),
         ("\\[x\\].txt", ["tests/data/[x].txt"]),
         ("[[]x[]].txt", ["tests/data/[x].txt"]),
         ("{y}.txt", ["tests/data/{y}.txt"]),
@@ -119,10 +119,11 @@ async def test_what_cannot_be_searched_is_an_error_that_says_why(
 
 
 @pytest.mark.parametrize(
-    "pattern", ["*a" * 30 + "*b", "**/" * 20 + "b", "**/*a*a*a*a*a*a/**/*a*a*a*a*a/**/b", "[+--]", "[[a]"]
+    "pattern",
+    ["*a" * 30 + "*b", "**/" * 20 + "b", "**/a*/" * 12 + "b", "**/*a*a*a*a*a*a/**/*a*a*a*a*a/**/b", "[+--]", "[[a]"],
 )
 async def test_no_pattern_is_slow_or_noisy(place: Workplace, pattern: str) -> None:
-    place.file("/".join(["a" * 200] * 10))
+    place.file("/".join(["a" * 60] * 40))
     start = time.process_time()
     await place.text("find", pattern=pattern)
     assert time.process_time() - start < 2

@@ -213,7 +213,11 @@ for offset in map(int, sys.argv[3:]):
         print(len(asyncio.run(read(ReadArgs(path=sys.argv[2], offset=offset), ctx)).content[0].text))
     except ToolError as error:
         print(error)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // (1024 * 1024 if sys.platform == "darwin" else 1024))
+status = Path("/proc/self/status")
+if status.exists():  # on Linux ru_maxrss begins with the size of the parent (exec_mmap keeps the old maximum)
+    print(int(status.read_text().partition("VmHWM:")[2].split()[0]) // 1024)
+else:
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // (1024 * 1024))
 """
 
 

@@ -2,12 +2,13 @@
 
 import asyncio
 import os
+import threading
 from pathlib import Path
 
 import pytest
 
 from branchwork.agent.toolset import ToolError
-from branchwork.tools.files import replace_file
+from branchwork.tools.files import off_loop, replace_file
 from tests.tools.workplace import Workplace, needs_permissions, text_of
 
 
@@ -142,6 +143,26 @@ def test_a_failed_write_leaves_the_old_content_and_no_other_file(tmp_path: Path)
         replace_file(path, "no bytes", "write", "f")  # type: ignore[arg-type]  # fails after the file was made
     assert path.read_text() == "old"
     assert [found.name for found in tmp_path.iterdir()] == ["f"]
+
+
+async def test_cancelling_waits_for_work_in_a_thread_so_that_locks_hold() -> None:
+    started, go = threading.Event(), threading.Event()
+    done: list[str] = []
+
+    def work() -> None:
+        started.set()
+        go.wait(30)
+        done.append("work")
+
+    task = asyncio.ensure_future(off_loop(True, work))
+    await asyncio.to_thread(started.wait)
+    task.cancel()
+    await asyncio.wait({task}, timeout=0.05)
+    assert not task.done()
+    go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert done == ["work"]
 
 
 def test_a_vanished_folder_is_an_error_of_one_line(tmp_path: Path) -> None:

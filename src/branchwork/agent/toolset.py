@@ -5,6 +5,7 @@ stated in the output. Expected failures are `ToolError`s, whose text the model r
 """
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from enum import Enum
@@ -59,7 +60,7 @@ class FileLocks:
         self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
 
     def hold(self, path: Path) -> AbstractAsyncContextManager[None]:
-        return _Held(self._locks, str(path.resolve()))
+        return _Held(self._locks, os.path.realpath(path))
 
 
 class _Held:
@@ -93,6 +94,7 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     call_id: str
     cwd: Path
     home: Path
+    """The person's home directory, for `~` in paths."""
     env: Mapping[str, str]
     """The environment for child processes, session variables included."""
     scratch: Path
@@ -162,7 +164,9 @@ def _inline(node: Any, components: dict[str, Any]) -> Any:
         return node
     if "$ref" in node:
         return _inline(components[node["$ref"].rsplit("/", 1)[-1]], components)
-    plain = {key: _inline(value, components) for key, value in node.items() if key != "title"}
+    plain = {key: _inline(value, components) for key, value in node.items() if key not in ("title", "properties")}
+    if isinstance(properties := node.get("properties"), dict):  # its keys are parameter names, `title` among them
+        plain["properties"] = {name: _inline(value, components) for name, value in properties.items()}
     options = [option for option in plain.get("anyOf", ()) if option != {"type": "null"}]
     if len(options) == 1:  # "or null" only says that the parameter may be left out
         plain.pop("anyOf")

@@ -232,9 +232,13 @@ class Endpoint:
                 text = f"the proxy to {self.host} failed: {_reason(error)}; check HTTPS_PROXY and NO_PROXY"
                 return self._failure("connection", text)
             case httpx2.UnsupportedProtocol() | httpx2.InvalidURL():
-                return self._failure("rejected", f"base_url {self.origin} is no web address; it starts with https://")
+                return self._no_address()
             case _:
                 return self._cut(error)
+
+    def _no_address(self) -> ModelFailure:
+        text = f"base_url {self.origin} is no web address: http:// or https://, a host, perhaps a port below 65536"
+        return self._failure("rejected", text)
 
     def _unreachable(self, reason: str) -> str:
         local = self.host in _LOCAL
@@ -265,6 +269,7 @@ class Endpoint:
             return self._client
         import httpx2
 
+        self._check_address()
         self._check_headers()
         limits = self._timeouts
         self._loop = loop  # connections belong to the loop in which they were made
@@ -282,6 +287,12 @@ class Endpoint:
             verify=_trust(self._target.url),
         )
         return self._client
+
+    def _check_address(self) -> None:
+        try:
+            _ = urlsplit(self._target.url).port  # raises for numbers at which the HTTP library fails without a type
+        except ValueError:
+            raise self._no_address() from None
 
     def _check_headers(self) -> None:
         """Here, since the HTTP library's own complaint would show the value."""

@@ -1,0 +1,155 @@
+"""One dispatcher for each kind of hook; the failure rules are here and nowhere else."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from msgspec import Struct
+
+from branchwork.host.budget import OutOfTime, call_within
+from branchwork.host.points import Decide, Observe, Point, Transform
+
+P = TypeVar("P")
+V = TypeVar("V")
+
+BUDGET_S = 5.0
+"""What a handler may take, unless it was registered with a budget of its own."""
+STRIKES = 3
+"""An observer is dropped when it failed this often."""
+
+
+class Failure(Struct, frozen=True):
+    """A handler that did not do its part, for people and for the verdict that follows."""
+
+    owner: str
+    point: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"extension {self.owner}: {self.point}: {self.message}"
+
+
+class Verdict(Struct, frozen=True):
+    """An answer and whose it is."""
+
+    owner: str
+    answer: Any
+
+
+class _Handler:
+    __slots__ = ("budget", "function", "owner", "strikes")
+
+    def __init__(self, owner: str, function: Callable[..., Any], budget: float) -> None:
+        self.owner = owner
+        self.function = function
+        self.budget = budget
+        self.strikes = 0
+
+
+class Hooks:
+    """All handlers, in the order in which their extensions were loaded.
+
+    `report` is told of every failure, once for each handler and kind of failure text.
+    """
+
+    def __init__(self, report: Callable[[Failure], None]) -> None:
+        self._handlers: dict[str, list[_Handler]] = {}
+        self._report = report
+        self._reported: set[tuple[str, str, str]] = set()
+
+    def add(
+        self, point: Point, owner: str, function: Callable[..., Any], budget: float = BUDGET_S
+    ) -> Callable[[], None]:
+        """Register; returns the function that withdraws the handler again (twice does no harm)."""
+        handler = _Handler(owner, function, budget)
+        self._handlers.setdefault(point.name, []).append(handler)
+
+        def remove() -> None:
+            handlers = self._handlers.get(point.name, [])
+            if handler in handlers:
+                handlers.remove(handler)
+
+        return remove
+
+    def withdraw(self, owner: str) -> None:
+        for handlers in self._handlers.values():
+            handlers[:] = [handler for handler in handlers if handler.owner != owner]
+
+    def count(self, point: Point) -> int:
+        return len(self._handlers.get(point.name, ()))
+
+    async def observe(self, point: Observe[P], payload: P, context: Any) -> None:
+        for handler in tuple(self._handlers.get(point.name, ())):
+            try:
+                await call_within(handler.budget, handler.function, payload, context)
+            except Exception as error:  # noqa: BLE001 - boundary: an extension's code
+                self._strike(point, handler, error)
+
+    async def transform(self, point: Transform[P, V], payload: P, value: V, context: Any) -> V:
+        for handler in tuple(self._handlers.get(point.name, ())):
+            try:
+                changed = await call_within(handler.budget, handler.function, payload, value, context)
+            except Exception as error:  # noqa: BLE001 - boundary: an extension's code
+                self._tell(point, handler, error)
+                continue
+            if changed is None:
+                continue
+            if not isinstance(changed, point.returns):
+                self._tell(point, handler, _rubbish(changed, point.returns))
+                continue
+            value = changed
+            if isinstance(value, point.final):
+                return value
+        return value
+
+    async def decide(self, point: Decide[P, V], payload: P, context: Any) -> Verdict | Failure | None:
+        """The first verdict, or the failure that must count as the strictest one; None when nobody objects."""
+        _, verdict = await self.decide_revising(point, payload, context, lambda payload, answer: None)
+        return verdict
+
+    async def decide_revising(
+        self, point: Decide[P, V], payload: P, context: Any, revise: Callable[[P, V], P | None]
+    ) -> tuple[P, Verdict | Failure | None]:
+        """Like `decide`, for answers that change what the next handler is asked.
+
+        `revise` gives the new payload, or None when the answer is a verdict. What it raises counts as the
+        handler's failure. Returns the last payload with the verdict.
+        """
+        for handler in tuple(self._handlers.get(point.name, ())):
+            try:
+                answer = await call_within(handler.budget, handler.function, payload, context)
+                if answer is None:
+                    continue
+                if not isinstance(answer, point.returns):
+                    raise _rubbish(answer, point.returns)
+                revised = revise(payload, answer)
+            except Exception as error:  # noqa: BLE001 - boundary: an extension's code has not allowed anything
+                return payload, self._tell(point, handler, error)
+            if revised is None:
+                return payload, Verdict(handler.owner, answer)
+            payload = revised
+        return payload, None
+
+    def _strike(self, point: Point, handler: _Handler, error: Exception) -> None:
+        handler.strikes += 1
+        self._tell(point, handler, error)
+        if handler.strikes >= STRIKES:
+            self._handlers[point.name].remove(handler)
+            self._report(Failure(handler.owner, point.name, f"dropped after failing {STRIKES} times"))
+
+    def _tell(self, point: Point, handler: _Handler, error: Exception) -> Failure:
+        known = isinstance(error, OutOfTime | _Rubbish)
+        failure = Failure(handler.owner, point.name, str(error) if known else f"{type(error).__name__}: {error}")
+        key = (failure.owner, failure.point, failure.message)
+        if key not in self._reported:
+            self._reported.add(key)
+            self._report(failure)
+        return failure
+
+
+class _Rubbish(Exception):
+    """A handler returned something that its point does not know."""
+
+
+def _rubbish(value: Any, wanted: tuple[type[Any], ...]) -> _Rubbish:
+    names = " or ".join(kind.__name__ for kind in wanted)
+    return _Rubbish(f"returned {type(value).__name__} instead of {names} or None")
