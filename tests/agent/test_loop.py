@@ -292,3 +292,27 @@ async def test_messages_are_durable_before_they_are_told() -> None:
     await harness.prompt()
     assert len(known) == 5
     assert all(known)
+
+
+async def test_what_cannot_be_stored_does_not_end_the_run() -> None:
+    async def odd(args: ToolArgs, ctx: ToolContext) -> ToolOutput:
+        return text_output("fine", details={"handle": object()})
+
+    async def rubbish(args: ToolArgs, ctx: ToolContext) -> ToolOutput:
+        return "text"  # type: ignore[return-value]
+
+    tools = [make_tool("odd", odd), make_tool("rubbish", rubbish)]
+    harness = Harness([calls("odd") + calls("rubbish"), says("ok")], tools=tools)
+    assert (await harness.prompt()).end == "done"
+    first, second = harness.results()
+    assert first.text == "fine"
+    assert "unstorable" in first.details
+    assert second.is_error
+    assert "returned str" in second.text
+
+
+async def test_half_a_character_in_arguments_and_results_ends_nothing() -> None:
+    script = [calls_raw("echo", r'{"text": "cut \ud83d here"}'), says("ok")]
+    harness = Harness(script, tools=[ECHO])
+    assert (await harness.prompt()).end == "done"
+    assert harness.results()[0].text == "cut \ufffd here"

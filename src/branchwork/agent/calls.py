@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from branchwork.agent.coerce import arguments_for
 from branchwork.agent.events import AgentEvent, ToolFinished, ToolProgressed, ToolRefused, ToolStarted
@@ -12,6 +13,7 @@ from branchwork.agent.hooks import LoopHooks
 from branchwork.agent.repeat import RepeatGuard
 from branchwork.agent.toolset import Tool, ToolArgs, ToolContext, ToolError, ToolOutput, text_output
 from branchwork.clock import Clock
+from branchwork.session.codec import encode_object
 from branchwork.session.entries import Text, ToolCall, ToolResultMessage
 
 ABORTED = "Operation aborted"
@@ -174,7 +176,7 @@ class Batch:
             output = text_output(str(error), details=error.details, is_error=True)
         except Exception as error:  # noqa: BLE001 - boundary: a broken tool is an answer to the model, not a crash
             output = text_output(f"{tool.name} failed: {type(error).__name__}: {error}", is_error=True)
-        self._finish(item, await parts.hooks.tool_result(item.call, output))
+        self._finish(item, _storable(tool.name, await parts.hooks.tool_result(item.call, _storable(tool.name, output))))
 
     def _finish(self, item: _Call, output: ToolOutput, *, terminate: bool = False) -> None:
         if item.result is not None:
@@ -206,3 +208,16 @@ class Batch:
         if ready:
             self._parts.store(ready)
             self._stored += len(ready)
+
+
+def _storable(tool: str, output: ToolOutput) -> ToolOutput:
+    """The output, or an error in its place when it could not become part of a session file."""
+    if not isinstance(output, ToolOutput):
+        return text_output(f"{tool} failed: it returned {type(output).__name__} instead of a ToolOutput", is_error=True)
+    if output.details is None:
+        return output
+    try:
+        encode_object({"details": output.details})
+    except (TypeError, ValueError, RecursionError) as error:
+        return replace(output, details={"unstorable": str(error)})
+    return output

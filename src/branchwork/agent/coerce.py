@@ -5,14 +5,14 @@ from typing import Any, Union, get_args, get_origin
 
 import msgspec
 
-from branchwork.agent.toolset import Tool, ToolArgs, ToolError
+from branchwork.agent.toolset import Tool, ToolError
 from branchwork.session.entries import JSONObject, ToolCall
 
 RECEIVED_LIMIT = 2_000
 """Characters of the received arguments quoted back to the model."""
 
 
-def arguments_for(tool: Tool, call: ToolCall) -> ToolArgs:
+def arguments_for(tool: Tool, call: ToolCall) -> Any:
     """The validated arguments of `call`.
 
     Models often send numbers as strings, one value where a list is wanted, or null for "not given"; those
@@ -25,13 +25,15 @@ def arguments_for(tool: Tool, call: ToolCall) -> ToolArgs:
         )
     arguments = tool.prepare(dict(call.arguments)) if tool.prepare else call.arguments
     try:
+        if tool.convert is not None:
+            return tool.convert(arguments)
         return msgspec.convert(_shaped(arguments, tool.args), tool.args, strict=False)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, ToolError) as error:
         received = _quote(msgspec.json.encode(call.arguments).decode())
         raise ToolError(f"Invalid arguments for {tool.name}: {error}\nReceived: {received}") from None
 
 
-def _shaped(arguments: JSONObject, args: type[ToolArgs]) -> JSONObject:
+def _shaped(arguments: JSONObject, args: type[Any]) -> JSONObject:
     """Drop nulls of optional fields, wrap single values for list fields."""
     shaped: JSONObject = {}
     fields = {info.encode_name: info for info in msgspec.structs.fields(args)}

@@ -123,7 +123,8 @@ class Tool(Struct, frozen=True, kw_only=True):
 
     name: str
     description: str
-    args: type[ToolArgs]
+    args: type[Any]
+    """A `ToolArgs`, or another type that `convert` knows to make."""
     run: ToolRun[Any]
     effects: frozenset[Effect]
     sequential: bool = False
@@ -136,37 +137,41 @@ class Tool(Struct, frozen=True, kw_only=True):
     """Brings odd but understandable arguments into shape before they are validated."""
     touches: Callable[[Any], tuple[str, ...]] | None = None
     """The paths a call names, as written, for policy and display."""
+    schema: dict[str, Any] | None = None
+    """The parameters as JSON Schema, where `args` is no msgspec type."""
+    convert: Callable[[dict[str, Any]], Any] | None = None
+    """Validates arguments, where `args` is no msgspec type; raises `ToolError`."""
 
     @property
     def spec(self) -> ToolSpec:
-        return ToolSpec(name=self.name, description=self.description, parameters=_schema(self.args))
+        return ToolSpec(name=self.name, description=self.description, parameters=self.schema or _schema(self.args))
 
 
-_SCHEMAS: dict[type[ToolArgs], dict[str, Any]] = {}
+_SCHEMAS: dict[type[Any], dict[str, Any]] = {}
 
 
-def _schema(args: type[ToolArgs]) -> dict[str, Any]:
+def _schema(args: type[Any]) -> dict[str, Any]:
     """The JSON Schema of an argument struct: one inlined object, stable key order. Cached per type."""
     cached = _SCHEMAS.get(args)
     if cached is None:
         (ref,), components = msgspec.json.schema_components([args], ref_template="#/$defs/{name}")
-        cached = _inline(ref, components)
+        cached = inline_schema(ref, components)
         cached.pop("title", None)
         _SCHEMAS[args] = cached
     return cached
 
 
-def _inline(node: Any, components: dict[str, Any]) -> Any:
-    """`node` with every reference replaced by what it names (argument structs are never recursive)."""
+def inline_schema(node: Any, components: dict[str, Any]) -> Any:
+    """A JSON Schema with every reference replaced by what it names (arguments are never recursive)."""
     if isinstance(node, list):
-        return [_inline(item, components) for item in node]
+        return [inline_schema(item, components) for item in node]
     if not isinstance(node, dict):
         return node
     if "$ref" in node:
-        return _inline(components[node["$ref"].rsplit("/", 1)[-1]], components)
-    plain = {key: _inline(value, components) for key, value in node.items() if key not in ("title", "properties")}
+        return inline_schema(components[node["$ref"].rsplit("/", 1)[-1]], components)
+    plain = {key: inline_schema(value, components) for key, value in node.items() if key not in ("title", "properties")}
     if isinstance(properties := node.get("properties"), dict):  # its keys are parameter names, `title` among them
-        plain["properties"] = {name: _inline(value, components) for name, value in properties.items()}
+        plain["properties"] = {name: inline_schema(value, components) for name, value in properties.items()}
     options = [option for option in plain.get("anyOf", ()) if option != {"type": "null"}]
     if len(options) == 1:  # "or null" only says that the parameter may be left out
         plain.pop("anyOf")

@@ -15,6 +15,7 @@ from branchwork.agent.run import Limits
 from branchwork.frontends.console import Console
 from branchwork.frontends.outcome import ERROR, INTERRUPTED, LastReply, outcome_of, result_object
 from branchwork.host.attachments import Prompt
+from branchwork.session.codec import encode_object
 
 OutputForm: TypeAlias = Literal["text", "json", "stream-json"]
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -44,7 +45,7 @@ async def run_headless(agent: Agent, prompt: Prompt, console: Console, *, form: 
 def _report(agent: Agent, finished: RunFinished, text: str, console: Console, form: OutputForm) -> int:
     outcome = outcome_of(finished, text, model_failed=agent.failure is not None)
     if form == "json":
-        console.print(msgspec.json.encode(result_object(agent, finished, text)).decode())
+        console.print(encode_object(result_object(agent, finished, text)).decode())
     elif form == "text" and text:
         console.print(text)
     if outcome.complaint:
@@ -58,7 +59,11 @@ def json_lines(console: Console) -> Callable[[AgentEvent], None]:
     encoder = msgspec.json.Encoder()
 
     def write(event: AgentEvent) -> None:
-        console.out.write(encoder.encode(event).decode() + "\n")
+        try:
+            line = encoder.encode(event)
+        except UnicodeEncodeError:  # half of a character in some tool's output
+            line = encode_object(msgspec.to_builtins(event))
+        console.out.write(line.decode() + "\n")
         console.out.flush()
 
     return write

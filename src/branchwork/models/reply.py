@@ -1,7 +1,5 @@
 """Builds the assistant message from a stream; the one place where replies are put together."""
 
-import msgspec
-
 from branchwork.models.base import (
     ModelInfo,
     ReplyEnd,
@@ -13,6 +11,7 @@ from branchwork.models.base import (
     ToolCallStart,
 )
 from branchwork.models.usage import usage_of
+from branchwork.session.codec import decode_object
 from branchwork.session.entries import (
     AssistantMessage,
     AssistantPart,
@@ -61,11 +60,7 @@ def parse_arguments(text: str) -> JSONObject | None:
     """The JSON object in `text` (nothing at all counts as `{}`), or None when it is not one."""
     if not text.strip():
         return {}
-    try:
-        value = msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        return None
-    return value if isinstance(value, dict) else None
+    return decode_object(text.encode("utf-8", "replace"))
 
 
 class ReplyBuilder:
