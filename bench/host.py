@@ -185,20 +185,26 @@ def _hosts(bench: Bench, install: bool) -> list[Host]:
 
 def run_all(bench: Bench, hosts: list[Host], scenarios: list[Scenario], runs: int | None) -> dict[str, Any]:
     """Scenario → host → its runs, or the text of what went wrong."""
-    results: dict[str, Any] = {}
+    results = {}
     for scenario in scenarios:
-        found: dict[str, Any] = {host.name: [] for host in hosts}
-        for number in range(runs or scenario.runs):
-            # Every other round the other way round, so that no host always runs in the wake of the same one.
-            for host in hosts if number % 2 == 0 else reversed(hosts):
-                if isinstance(found[host.name], list):
-                    try:
-                        found[host.name].append(asdict(bench.measure(host, scenario)))
-                    except Failed as reason:
-                        found[host.name] = str(reason)
-        results[scenario.name] = found
+        results[scenario.name] = _run_scenario(bench, hosts, scenario, runs or scenario.runs)
         print(f"{scenario.name}: done", file=sys.stderr)
     return results
+
+
+def _run_scenario(bench: Bench, hosts: list[Host], scenario: Scenario, runs: int) -> dict[str, Any]:
+    found: dict[str, list[Any]] = {host.name: [] for host in hosts}
+    problems: dict[str, str] = {}
+    for number in range(runs):
+        # Every other round the other way round, so that no host always runs in the wake of the same one.
+        for host in hosts if number % 2 == 0 else reversed(hosts):
+            if host.name in problems:
+                continue
+            try:
+                found[host.name].append(asdict(bench.measure(host, scenario)))
+            except Failed as reason:
+                problems[host.name] = str(reason)
+    return {**found, **problems}
 
 
 def main(argv: list[str] | None = None) -> int:

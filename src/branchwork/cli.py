@@ -8,8 +8,15 @@ if TYPE_CHECKING:
 
     from branchwork.frontends.console import Console
 
-COMMANDS = ("auth", "demo", "export", "models", "sessions")
+COMMANDS = ("auth", "demo", "export", "extensions", "models", "sessions", "trust")
 """Each is a module of `branchwork.frontends.commands`."""
+
+YOUNG_OBJECTS = 50_000
+"""Objects that make the cyclic garbage collector look for garbage (Python's own figure is 700).
+
+Resuming a long session makes hundreds of thousands of objects, all of them to stay: looking at them again and again
+takes as long as reading them. What reference counting leaves behind is little here (tracebacks, finished tasks).
+"""
 
 LEVELS = ("off", "minimal", "low", "medium", "high", "xhigh", "max")
 
@@ -22,6 +29,7 @@ def main(argv: list[str] | None = None) -> int:
 
         sys.stdout.write(f"branchwork {__version__}\n")
         return 0
+    _tune_collector()
     from branchwork.errors import UserError
     from branchwork.frontends.console import system_console
 
@@ -47,6 +55,14 @@ def main(argv: list[str] | None = None) -> int:
         return 1
 
 
+def _tune_collector() -> None:
+    import atexit
+    import gc
+
+    gc.set_threshold(YOUNG_OBJECTS, 10, 10)
+    atexit.register(gc.freeze)  # the system takes the memory back faster than a last collection finds out what is garbage
+
+
 def _command(name: str, words: list[str], console: "Console") -> int:
     import argparse
     import importlib
@@ -60,7 +76,13 @@ def _command(name: str, words: list[str], console: "Console") -> int:
 
 
 def _main(words: list[str], console: "Console") -> int:
-    args = _parser().parse_intermixed_args(words)
+    from branchwork.errors import UserError
+
+    args, rest = _parser().parse_known_intermixed_args(words)
+    args.flags = [word for word in rest if word.startswith("--")]
+    unknown = [word for word in rest if not word.startswith("--")]
+    if unknown:
+        raise UserError(f"unknown option {unknown[0]} (branchwork --help)", exit_code=2)
     from branchwork.frontends.start import start
 
     return start(args, console)
@@ -97,6 +119,13 @@ def _parser() -> "argparse.ArgumentParser":
     tools.add_argument("--cwd", metavar="DIR", help="work in this folder")
     tools.add_argument("--max-turns", type=_positive_int, metavar="N")
     tools.add_argument("--time-limit", type=_positive_float, metavar="SECONDS")
+    extend = parser.add_argument_group("extensions and project")
+    extend.add_argument("-e", "--extension", metavar="PATH", action="append", default=[], help="load this one too")
+    extend.add_argument("--no-extensions", action="store_true", help="load none but those of -e")
+    extend.add_argument("--disable", metavar="NAME", action="append", default=[], help="do not load this extension")
+    extend.add_argument("--skill", metavar="PATH", action="append", default=[], help="offer this skill too")
+    extend.add_argument("--trust", action="store_true", default=None, help="load what the project brings, this time")
+    extend.add_argument("--no-trust", dest="trust", action="store_false", help="do not load it, this time")
     prompt = parser.add_argument_group("prompt")
     prompt.add_argument("--system-prompt", metavar="TEXT|FILE", help="instead of the built-in preamble")
     prompt.add_argument("--append-system-prompt", metavar="TEXT|FILE", action="append", default=[])

@@ -85,7 +85,7 @@ async def test_the_compaction_entry_names_what_is_kept_and_what_it_cost() -> Non
     assert entry.usage.output == 9
     assert entry.system_message is not None
     assert "mind the tests" in harness.model.seen[2].system
-    assert harness.agent.context_tokens() < entry.tokens_before
+    assert harness.agent.context_size().tokens < entry.tokens_before
 
 
 async def test_overflow_compacts_once_and_sends_the_request_again() -> None:

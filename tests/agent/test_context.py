@@ -122,7 +122,7 @@ async def test_the_model_and_thinking_level_are_recorded_when_they_change() -> N
 async def test_the_size_is_what_the_server_reported_plus_an_estimate_of_what_followed() -> None:
     harness = Harness([says("hello") + ends(input=1_000, output=50)])
     await harness.prompt()
-    assert harness.agent.context_tokens() == 1_050
+    assert harness.agent.context_size().tokens == 1_050
     harness.agent._core.store()
     context = Context(harness.session)
     assert (context.size().tokens, context.size().exact) == (1_050, 1_050)

@@ -11,6 +11,7 @@ import pytest
 from branchwork import data
 from branchwork.agent.toolset import Effect, FileLocks, ToolContext, ToolError, ToolOutput
 from branchwork.session.entries import Text
+from branchwork.testing.harness import memory_tree
 from branchwork.tools.bash import BashArgs, BashSettings, bash_tool, shell_argv
 from branchwork.tools.process import MAX_TIMEOUT
 from branchwork.tools.truncate import MAX_BYTES, MAX_LINES
@@ -43,6 +44,7 @@ class Bench:
             locks=FileLocks(),
             progress=self._show,
             images=False,
+            tree=memory_tree(),
         )
 
     def _show(self, output: ToolOutput) -> None:

@@ -204,10 +204,11 @@ MEASURE = """
 import asyncio, resource, sys
 from pathlib import Path
 from branchwork.agent.toolset import FileLocks, ToolContext, ToolError
+from branchwork.testing.harness import memory_tree
 from branchwork.tools.read import ReadArgs, read
 folder = Path(sys.argv[1])
 ctx = ToolContext(call_id="c", cwd=folder, home=folder, env={}, scratch=folder, locks=FileLocks(),
-                  progress=lambda output: None, images=False)
+                  progress=lambda output: None, images=False, tree=memory_tree())
 for offset in map(int, sys.argv[3:]):
     try:
         print(len(asyncio.run(read(ReadArgs(path=sys.argv[2], offset=offset), ctx)).content[0].text))

@@ -12,6 +12,7 @@ import pytest
 from branchwork.agent.coerce import arguments_for
 from branchwork.agent.toolset import FileLocks, Tool, ToolContext, ToolError, ToolOutput
 from branchwork.session.entries import Text, ToolCall
+from branchwork.testing.harness import memory_tree
 from branchwork.tools.builtin import builtin_tools
 
 
@@ -50,6 +51,7 @@ class Workplace:
             locks=self.locks,
             progress=lambda output: None,
             images=self.images,
+            tree=memory_tree(),
         )
 
     async def run(self, tool: str, /, **arguments: Any) -> ToolOutput:

@@ -4,15 +4,17 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias, TypeVar
 
+from branchwork.agent.context import Context, ContextSize
 from branchwork.agent.core import AgentParts, Core
-from branchwork.agent.events import QueueChanged, RunFinished, SessionOpened
+from branchwork.agent.events import Diagnosed, QueueChanged, RunFinished, SessionOpened
 from branchwork.agent.hub import EventHub, Subscriber
 from branchwork.agent.queue import InputQueue
 from branchwork.agent.run import AbortReason, Limits, Run
 from branchwork.agent.summaries import Summaries
+from branchwork.agent.toolset import Tool
 from branchwork.errors import UserError
 from branchwork.models.base import Model, ModelFailure
-from branchwork.session.entries import Image, Text, ThinkingLevel, UserMessage
+from branchwork.session.entries import AssistantMessage, Image, KnownEntry, Text, ThinkingLevel, UserMessage
 from branchwork.session.tree import Session
 
 T = TypeVar("T")
@@ -27,14 +29,16 @@ class Agent:
     another runs; `steer`, `follow_up`, `take_back` and `abort` are for that time.
     """
 
-    def __init__(self, parts: AgentParts) -> None:
-        self._hub = EventHub()
+    def __init__(self, parts: AgentParts, *, hub: EventHub | None = None) -> None:
+        """`hub` is given when several agents follow each other on one stream of events."""
+        self._hub = hub or EventHub()
         self._core = Core(parts, self._hub)
         self._summaries = Summaries(self._core)
         self._queue = InputQueue()
         self._activity: Activity = "idle"
         self._run: Run | None = None
         self._task: asyncio.Future[Any] | None = None
+        self._idle: asyncio.Event | None = None
 
     # ---- what it is -------------------------------------------------------------------------------
 
@@ -59,9 +63,31 @@ class Agent:
         """What the model or its server failed with in the last run, if it did."""
         return self._run.failure if self._run else None
 
-    def context_tokens(self) -> int:
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        """The active ones."""
+        return self._core.tools
+
+    def choose_tools(self, tools: tuple[Tool, ...]) -> None:
+        """Takes effect with the next request, where the change is recorded."""
+        self._core.tools = tools
+
+    def context_size(self) -> ContextSize:
         """Tokens the next request will carry; partly estimated."""
-        return self._core.context.size().tokens
+        return self._core.context.size()
+
+    @property
+    def context(self) -> Context:
+        return self._core.context
+
+    def store(self, entry: KnownEntry) -> KnownEntry:
+        """Append an entry that is no message of person or model, and tell about it. Raises `SessionWriteError`."""
+        (stored,) = self._core.store(entry)
+        return stored
+
+    def diagnose(self, level: Literal["info", "warning", "error"], source: str, message: str) -> None:
+        """Tell every front end something that a person should know."""
+        self._core.emit(Diagnosed(level=level, source=source, message=message))
 
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
         return self._hub.subscribe(subscriber)
@@ -156,18 +182,26 @@ class Agent:
         finally:
             await self._release()
 
-    async def aclose(self) -> None:
+    async def ask(self, system: str, prompt: str) -> AssistantMessage:
+        """One request on the side: no tools, no history; its usage is recorded. Raises `ModelFailure`."""
+        return await self._summaries.ask_aside(system, prompt)
+
+    async def wait_idle(self) -> None:
+        """Until nothing is under way; a run that is being aborted counts until it has cleaned up."""
+        while self._idle is not None:
+            await self._idle.wait()
+
+    async def aclose(self, *, keep_session: bool = False) -> None:
         """Abort, wait, close the model's connections and the session. Safe to call twice."""
         if self._activity == "closed":
             return
-        task = self._task
         self.abort()
-        if task is not None:
-            await asyncio.wait([task])
-        await self._release()
+        await self.wait_idle()
+        await self._core.synced()
         self._activity = "closed"
         await self.model.aclose()
-        self.session.close()
+        if not keep_session:
+            self.session.close()
 
     # ---- inside -----------------------------------------------------------------------------------
 
@@ -177,6 +211,7 @@ class Agent:
         if reason is not None:
             raise UserError(reason)
         self._activity = activity
+        self._idle = asyncio.Event()
 
     def _refuse_unless_idle(self, what: str) -> None:
         if self._activity != "idle":
@@ -209,6 +244,9 @@ class Agent:
         self._task = None
         if self._activity != "closed":
             self._activity = "idle"
+        idle, self._idle = self._idle, None
+        if idle is not None:
+            idle.set()
         await self._core.synced()
 
     def _message(self, text: str, images: Sequence[Image]) -> UserMessage:

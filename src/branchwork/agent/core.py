@@ -35,6 +35,7 @@ from branchwork.session.entries import (
     ToolCall,
     ToolResultMessage,
 )
+from branchwork.session.handle import Tree
 
 MIN_OUTPUT_TOKENS = 1_024
 SESSION_VARIABLES = (
@@ -66,6 +67,8 @@ class AgentParts(Struct, frozen=True, kw_only=True):
     env: Mapping[str, str]
     retry: RetryPolicy = RetryPolicy()
     compaction: CompactionPolicy = CompactionPolicy()
+    tree: Tree | None = None
+    """What tools get of the session; by default a handle of the agent's own."""
     repeat_stop: int = 12
     """A run ends when one call is made this often in a row; 0 never ends it."""
 
@@ -81,6 +84,7 @@ class Core:
         self.model = parts.model
         self.thinking: ThinkingLevel = clamp(parts.thinking, parts.model.info)
         self.tools: tuple[Tool, ...] = parts.tools
+        self.tree = parts.tree or Tree(self.session, lambda entry: self.store(entry)[0])
         self._locks = FileLocks()
         self._syncing: asyncio.Future[None] | None = None
 
@@ -197,6 +201,7 @@ class Core:
             locks=self._locks,
             progress=progress,
             images=self.model.info.images,
+            tree=self.tree,
         )
 
     def _tool_env(self) -> dict[str, str]:

@@ -17,13 +17,15 @@ from branchwork.agent.events import (
 )
 from branchwork.agent.hooks import CompactionAnswer, CompactionProposal
 from branchwork.agent.request import Overflow
-from branchwork.models.base import ModelRequest
+from branchwork.models.base import ModelFailure, ModelRequest
 from branchwork.session.entries import (
+    AssistantMessage,
     BranchSummaryEntry,
     CompactionEntry,
     JSONObject,
     SystemMessage,
     Usage,
+    UsageEntry,
     structure,
 )
 
@@ -104,6 +106,20 @@ class Summaries:
         core.move(target)
         core.store(BranchSummaryEntry(from_id=old, summary=notes.text, usage=notes.usage))
         return True
+
+    async def ask_aside(self, system: str, prompt: str) -> AssistantMessage:
+        """A request that is no part of the conversation. Raises `ModelFailure` without a usable answer."""
+        core = self._core
+        requester = core.requester(self._emit_retries)
+        try:
+            reply = await requester.run(compaction.summary_request(system, prompt, core.session.header.id))
+        except Overflow as error:
+            raise ModelFailure("overflow", str(error)) from error
+        info = core.model.info
+        core.store(UsageEntry(kind="aside", provider=info.provider, model=info.id, usage=reply.usage))
+        if compaction.summary_of(reply) is None:
+            raise requester.failure or ModelFailure("rejected", f"the answer ended with {reply.stop_reason!r}")
+        return reply
 
     # ---- inside -----------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from branchwork.models.base import ToolSpec
 from branchwork.session.entries import Image, ResultPart, Text, Usage
+from branchwork.session.handle import Tree
 
 
 class Effect(Enum):
@@ -104,6 +105,8 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     """Show intermediate output; the latest one is kept in the result if the call is cancelled."""
     images: bool
     """Whether the model accepts images."""
+    tree: Tree
+    """The session: for reading, and for state that follows the branch."""
 
 
 class ToolArgs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

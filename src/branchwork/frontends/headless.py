@@ -13,33 +13,53 @@ from branchwork.agent.agent import Agent
 from branchwork.agent.events import AgentEvent, Diagnosed, RetryScheduled, RunFinished
 from branchwork.agent.run import Limits
 from branchwork.frontends.console import Console
-from branchwork.frontends.outcome import ERROR, INTERRUPTED, LastReply, outcome_of, result_object
+from branchwork.frontends.outcome import DONE, ERROR, INTERRUPTED, LastReply, outcome_of, result_object
 from branchwork.host.attachments import Prompt
+from branchwork.host.host import Host
 from branchwork.session.codec import encode_object
 
 OutputForm: TypeAlias = Literal["text", "json", "stream-json"]
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-async def run_headless(agent: Agent, prompt: Prompt, console: Console, *, form: OutputForm, limits: Limits) -> int:
-    """Run `prompt` and print in the given form; the exit code of the command line.
+async def run_headless(host: Host, prompt: Prompt, console: Console, *, form: OutputForm, limits: Limits) -> int:
+    """Submit `prompt` and print in the given form; the exit code of the command line.
 
     The first SIGINT, SIGTERM or SIGHUP aborts the run, which saves the session; a second one ends at once.
     """
     reply = LastReply()
-    agent.subscribe(reply)
-    agent.subscribe(_diagnostics(console))
+    host.subscribe(reply)
+    host.subscribe(_diagnostics(console))
     if form == "stream-json":
-        agent.subscribe(json_lines(console))
+        host.subscribe(json_lines(console))
     try:
-        with ending_signals(agent.abort):
-            agent.announce(resumed=len(agent.session) > 0)
-            finished = await agent.prompt(prompt.text, prompt.images, limits=limits)
-        return _report(agent, finished, reply.text, console, form)
+        with ending_signals(lambda: host.agent.abort()):
+            await host.start()
+            submitted = await host.submit(prompt.text, prompt.images, source="program", limits=limits)
+        if submitted.finished is None:
+            return _said(host, submitted.say, console, form)
+        return _report(host.agent, submitted.finished, reply.text, console, form)
     except BrokenPipeError:
         return _reader_gone()
     finally:
-        await agent.aclose()
+        await host.aclose()
+
+
+def _said(host: Host, text: str | None, console: Console, form: OutputForm) -> int:
+    """A command was run instead of the model."""
+    if form == "text" and text:
+        console.print(text)
+    elif form != "text":
+        path = host.agent.session.path
+        answer = {
+            "kind": "command_answered",
+            "result": text,
+            "session_id": host.agent.session.header.id,
+            "session_file": str(path) if path else None,
+        }
+        console.print(encode_object(answer).decode())
+    console.out.flush()
+    return DONE
 
 
 def _report(agent: Agent, finished: RunFinished, text: str, console: Console, form: OutputForm) -> int:

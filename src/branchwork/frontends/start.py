@@ -8,10 +8,12 @@ from branchwork import __version__
 from branchwork.agent.run import Limits
 from branchwork.clock import RandomIds, SystemClock
 from branchwork.errors import UserError
+from branchwork.extensions import BUILTIN
 from branchwork.frontends.console import Console
 from branchwork.frontends.headless import run_headless
-from branchwork.host.assembly import AgentRequest, SessionChoice, Surroundings, assemble
+from branchwork.host.assembly import AgentRequest, SessionChoice, Surroundings
 from branchwork.host.attachments import build_prompt
+from branchwork.host.host import Front, Host
 from branchwork.host.prompt_sections import PromptOptions
 
 
@@ -37,10 +39,9 @@ def start(args: argparse.Namespace, console: Console) -> int:
     limits = Limits(max_turns=args.max_turns, time_limit_s=args.time_limit)
 
     async def run() -> int:
-        assembled = assemble(agent_request(args, cwd), world)
-        for warning in assembled.warnings:
-            console.warn(warning)
-        return await run_headless(assembled.agent, prompt, console, form=args.output, limits=limits)
+        front = Front(name="print" if args.output == "text" else args.output, builtin=BUILTIN)
+        host = await Host.open(agent_request(args, cwd), world, front)
+        return await run_headless(host, prompt, console, form=args.output, limits=limits)
 
     return asyncio.run(run())
 
@@ -67,6 +68,12 @@ def agent_request(args: argparse.Namespace, cwd: Path) -> AgentRequest:
             append=tuple(_text_or_file(text, cwd) for text in args.append_system_prompt),
         ),
         read_context_files=not args.no_context_files,
+        skill_paths=tuple(cwd / Path(path).expanduser() for path in args.skill),
+        extension_paths=tuple(cwd / Path(path).expanduser() for path in args.extension),
+        disabled=tuple(args.disable),
+        extensions=not args.no_extensions,
+        trust=args.trust,
+        flags=tuple(args.flags),
     )
 
 

@@ -1,23 +1,19 @@
-"""Puts an agent together from what a person asked for: session, model, tools, prompt."""
+"""What a person asked for, and the steps from there to the parts of an agent."""
 
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
 from msgspec import Struct
 
-from branchwork.agent.agent import Agent
 from branchwork.agent.context import Context
-from branchwork.agent.core import AgentParts
-from branchwork.agent.gate import OpenGate
 from branchwork.agent.toolset import Tool
 from branchwork.clock import Clock, Ids
 from branchwork.errors import UserError
-from branchwork.host.context_files import context_files
-from branchwork.host.prompt_sections import PromptOptions, prompt_sections
-from branchwork.host.settings import Settings, load_settings
+from branchwork.host.prompt_sections import PromptOptions
+from branchwork.host.settings import Settings
 from branchwork.models.base import Model
 from branchwork.models.catalog import Catalog
 from branchwork.models.select import choose
@@ -46,6 +42,20 @@ class AgentRequest(Struct, frozen=True, kw_only=True):
     exclude_tools: tuple[str, ...] = ()
     prompt: PromptOptions = PromptOptions()
     read_context_files: bool = True
+    given_model: Model | None = None
+    """Instead of one from the catalogue."""
+    skill_paths: tuple[Path, ...] = ()
+    extension_paths: tuple[Path, ...] = ()
+    disabled: tuple[str, ...] = ()
+    """Extensions not to load, by name."""
+    extensions: bool = True
+    """False loads none but those of `extension_paths`."""
+    discover: bool = True
+    """False reads no skills, templates, context files and user extensions: for child runs."""
+    trust: bool | None = None
+    """The person's word for this run; None asks the remembered decision."""
+    flags: tuple[str, ...] = ()
+    """`--name` or `--name=value` words that only extensions know."""
 
 
 class Surroundings(Struct, frozen=True, kw_only=True):
@@ -59,46 +69,6 @@ class Surroundings(Struct, frozen=True, kw_only=True):
     env: Mapping[str, str]
     clock: Clock
     ids: Ids
-
-
-class Assembled(Struct, frozen=True):
-    agent: Agent
-    warnings: tuple[str, ...]
-
-
-def assemble(request: AgentRequest, world: Surroundings, *, model: Model | None = None) -> Assembled:
-    """Build the agent; `model` overrides the catalogue (the demo brings its own).
-
-    Raises `UserError` for whatever the person must put right.
-    """
-    settings, warnings = load_settings(world.home)
-    session = open_session(request.session, world)
-    try:
-        cwd = working_directory(session, world)
-        problems = [f"{session.path}:{problem.line}: {problem.detail}" for problem in session.problems]
-        context = Context(session)
-        chosen = _given(model, request) if model else _chosen(request, context, world)
-        sections, more = _sections(request, world.home, cwd)
-        parts = AgentParts(
-            context=context,
-            model=chosen.model,
-            thinking=chosen.thinking or context.projection.thinking or settings.thinking,
-            tools=choose_tools(request, settings),
-            sections=lambda: sections,
-            gate=OpenGate(),
-            clock=world.clock,
-            cwd=cwd,
-            home=Path(world.env.get("HOME") or Path.home()),
-            scratch=scratch_directory(session.header.id),
-            env=world.env,
-            retry=settings.retry,
-            compaction=settings.compaction,
-            repeat_stop=settings.repeat_stop,
-        )
-        return Assembled(Agent(parts), (*warnings, *problems, *chosen.warnings, *more))
-    except BaseException:
-        session.close()
-        raise
 
 
 def open_session(choice: SessionChoice, world: Surroundings) -> Session:
@@ -138,40 +108,40 @@ def working_directory(session: Session, world: Surroundings) -> Path:
     return cwd
 
 
-class _Chosen(Struct, frozen=True):
+class Chosen(Struct, frozen=True):
     model: Model
     thinking: ThinkingLevel | None
+    """None when nobody named a level."""
     warnings: tuple[str, ...] = ()
 
 
-def _given(model: Model, request: AgentRequest) -> _Chosen:
-    return _Chosen(model, request.thinking or "off")
-
-
-def _chosen(request: AgentRequest, context: Context, world: Surroundings) -> _Chosen:
-    catalog = Catalog(world.home, world.env, api_key=request.api_key)
+def choose_model(request: AgentRequest, context: Context, catalog: Catalog) -> Chosen:
+    """The model that was asked for, or the session's own, or the default. Raises `UserError` with exit code 3."""
+    if request.given_model is not None:
+        return Chosen(request.given_model, request.thinking or "off")
     used = context.projection.model
     selection = choose(catalog, explicit=request.model, session="/".join(used) if used else None)
     problems = tuple(problem.message for problem in catalog.problems)
     thinking = request.thinking or selection.thinking
-    return _Chosen(catalog.create(selection.info), thinking, (*problems, *selection.warnings))
+    return Chosen(catalog.create(selection.info), thinking, (*problems, *selection.warnings))
 
 
-def _sections(request: AgentRequest, home: Path, cwd: Path) -> tuple[dict[str, str], tuple[str, ...]]:
-    files, warnings = context_files(home, cwd) if request.read_context_files else ((), ())
-    return prompt_sections(request.prompt, files, cwd), warnings
-
-
-def choose_tools(request: AgentRequest, settings: Settings) -> tuple[Tool, ...]:
-    """The built-in tools that were asked for, in their stable order."""
-    tools = builtin_tools(bash=BashSettings(shell=settings.shell.path, prefix=settings.shell.prefix))
-    known = {tool.name for tool in tools}
+def choose_tools(request: AgentRequest, settings: Settings, offered: Sequence[Tool]) -> tuple[Tool, ...]:
+    """Of the tools on offer those that were asked for and that the settings allow, in their stable order."""
+    known = {tool.name for tool in offered}
     unknown = {*(request.tools or ()), *request.exclude_tools} - known
     if unknown:
         names = ", ".join(sorted(unknown))
         raise UserError(f"unknown tool {names}; there are {', '.join(sorted(known))}", exit_code=2)
     wanted = known if request.tools is None else set(request.tools)
-    return tuple(tool for tool in tools if tool.name in wanted and tool.name not in request.exclude_tools)
+    if settings.tools.allow is not None:
+        wanted &= set(settings.tools.allow)
+    wanted -= {*request.exclude_tools, *settings.tools.exclude}
+    return tuple(tool for tool in offered if tool.name in wanted)
+
+
+def builtin(settings: Settings) -> tuple[Tool, ...]:
+    return builtin_tools(bash=BashSettings(shell=settings.shell.path, prefix=settings.shell.prefix))
 
 
 def scratch_directory(session_id: str) -> Path:

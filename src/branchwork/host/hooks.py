@@ -74,6 +74,10 @@ class Hooks:
         for handlers in self._handlers.values():
             handlers[:] = [handler for handler in handlers if handler.owner != owner]
 
+    def points_of(self, owner: str) -> tuple[str, ...]:
+        """The names of the points that an extension has handlers at."""
+        return tuple(name for name, handlers in self._handlers.items() if any(each.owner == owner for each in handlers))
+
     def count(self, point: Point) -> int:
         return len(self._handlers.get(point.name, ()))
 

@@ -1,14 +1,12 @@
 """What extensions registered, and whose each thing is."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from msgspec import Struct
 
 from branchwork.agent.toolset import Tool
-
-if TYPE_CHECKING:
-    from branchwork.host.context import CommandContext, ExtensionContext
+from branchwork.host.context import CommandContext, ExtensionContext
 
 T = TypeVar("T")
 
@@ -20,9 +18,9 @@ class Completion(Struct, frozen=True):
     description: str = ""
 
 
-CommandHandler: TypeAlias = "Callable[[str, CommandContext], Awaitable[str | None]]"
-Completer: TypeAlias = "Callable[[str, ExtensionContext], Sequence[Completion]]"
-TextProvider: TypeAlias = "Callable[[ExtensionContext], str | None]"
+CommandHandler: TypeAlias = Callable[[str, CommandContext], Awaitable[str | None]]
+Completer: TypeAlias = Callable[[str, ExtensionContext], Sequence[Completion]]
+TextProvider: TypeAlias = Callable[[ExtensionContext], str | None]
 
 
 class Command(Struct, frozen=True, kw_only=True):
@@ -49,7 +47,7 @@ class Flag(Struct, frozen=True, kw_only=True):
 class Shortcut(Struct, frozen=True, kw_only=True):
     key: str
     description: str
-    handler: "Callable[[ExtensionContext], Awaitable[None]]"
+    handler: Callable[[ExtensionContext], Awaitable[None]]
 
 
 class Section(Struct, frozen=True, kw_only=True):

@@ -186,12 +186,12 @@ def _plain(part: str) -> str:
 def set_value(path: Path, key: str, value: Any) -> None:
     """Give `key` (dotted, as in TOML) this value; None takes the key out. Everything else stays as it is written.
 
-    `value` is what TOML has: str, int, float, bool, lists, tuples, dicts and structs of them. Makes the file when it is missing; keeps
-    its mode and follows links. Other writers wait, and what they wrote is kept. Raises `UserError` for a key that
-    is none, a file that is not TOML (it is left alone), or one that cannot be written.
+    `value` is what TOML has, or tuples and structs of it. Makes the file when it is missing; keeps its mode and
+    follows links. Other writers wait, and what they wrote is kept. Raises `UserError` for a key that is none, a file
+    that is not TOML (it is left alone), or one that cannot be written.
     """
     parts = parse_key(key)
-    value = msgspec.to_builtins(value)
+    value = plain(value)
     with locked(path) as target:
         try:
             text = target.read_bytes().decode()
@@ -204,6 +204,14 @@ def set_value(path: Path, key: str, value: Any) -> None:
         changed = edited(text, parts, value, path)
         if changed != text:
             replace_file(target, changed.encode())
+
+
+def plain(value: Any) -> Any:
+    """`value` as TOML has it: structs as dicts, tuples as lists."""
+    value = msgspec.to_builtins(value) if isinstance(value, msgspec.Struct) else value
+    if isinstance(value, dict):
+        return {str(key): plain(inner) for key, inner in value.items()}
+    return [plain(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def edited(text: str, parts: tuple[str, ...], value: Any, path: Path) -> str:

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin
 
 import msgspec
-from msgspec import Meta, Struct, field
+from msgspec import Meta, Struct
 
 from branchwork.agent.compaction import CompactionPolicy
 from branchwork.agent.queue import QueueMode
@@ -44,28 +44,6 @@ class Layering(Enum):
 
 
 Paths: TypeAlias = Annotated[tuple[str, ...], Layering.COMBINE]
-
-
-class CompactionOverride(Struct, frozen=True, kw_only=True):
-    """What differs for one model; None: as for all."""
-
-    enabled: bool | None = None
-    reserve_tokens: Annotated[int, Meta(ge=0)] | None = None
-    keep_recent_tokens: Annotated[int, Meta(ge=0)] | None = None
-
-
-class CompactionSettings(CompactionPolicy, frozen=True, kw_only=True):
-    models: dict[str, CompactionOverride] = field(default_factory=dict)
-    """By `provider/id`."""
-
-    def for_model(self, ref: str) -> CompactionPolicy:
-        """The policy for the model `provider/id`."""
-        own = self.models.get(ref, CompactionOverride())
-        return CompactionPolicy(
-            enabled=self.enabled if own.enabled is None else own.enabled,
-            reserve_tokens=self.reserve_tokens if own.reserve_tokens is None else own.reserve_tokens,
-            keep_recent_tokens=self.keep_recent_tokens if own.keep_recent_tokens is None else own.keep_recent_tokens,
-        )
 
 
 class ShellSettings(Struct, frozen=True, kw_only=True):
@@ -112,7 +90,7 @@ class CoreSettings(Struct, frozen=True, kw_only=True):
     repeat_stop: int = 12
     """A run ends when one tool call is made this often in a row; 0 switches the guard off."""
     retry: RetryPolicy = RetryPolicy()
-    compaction: CompactionSettings = CompactionSettings()
+    compaction: CompactionPolicy = CompactionPolicy()
     shell: ShellSettings = ShellSettings()
     tools: ToolSettings = ToolSettings()
     extensions: ExtensionSettings = ExtensionSettings()
@@ -137,7 +115,7 @@ class Setting(Struct, frozen=True):
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if number and not math.isfinite(value):
             raise ValueError("it is not a finite number")
-        if number and value < 0 and _bare(self.type) in (int, float):
+        if number and value < 0 and {int, float}.intersection(_marked_members(self.type)):
             raise ValueError("it is below 0")
         try:
             return msgspec.convert(value, self.type)
@@ -145,22 +123,17 @@ class Setting(Struct, frozen=True):
             raise ValueError(self._hint(value) or str(error).split(" - at ")[0]) from None
 
     def _hint(self, value: Any) -> str:
-        kinds = set(_members(self.type))
-        words = [word for kind in kinds if get_origin(kind) is Literal for word in get_args(kind)]
+        kinds = _members(self.type)
+        words = _words(self.type)
         if not words:
             wanted = [text for kind, text in _WANTED.items() if kind in kinds]
-            fits = any(isinstance(value, get_origin(kind) or kind) for kind in kinds)
+            fits = type(value) in kinds
             return f"it should be {wanted[0]}" if wanted and not fits else ""
         import difflib
 
-        words = [word for word in get_args(self._literal(kinds)) if isinstance(word, str)]
         near = difflib.get_close_matches(value, words, n=1) if isinstance(value, str) else []
         listed = ", ".join(f'"{word}"' for word in words)
         return f'did you mean "{near[0]}"? It is one of {listed}' if near else f"it should be one of {listed}"
-
-    @staticmethod
-    def _literal(kinds: set[Any]) -> Any:
-        return next(kind for kind in kinds if get_origin(kind) is Literal)
 
 
 _WANTED = {
@@ -207,19 +180,26 @@ def _marks(kind: Any) -> tuple[Any, ...]:
 
 
 def _bare(kind: Any) -> Any:
-    """Without our marks; a `Meta` stays, since it says which numbers fit."""
-    if get_origin(kind) is not Annotated or any(isinstance(mark, Meta) for mark in _marks(kind)):
-        return kind
-    return get_args(kind)[0]
+    return get_args(kind)[0] if get_origin(kind) is Annotated else kind
 
 
 def _members(kind: Any) -> tuple[Any, ...]:
     """The members of a union, without marks."""
-    while get_origin(kind) is Annotated:
-        kind = get_args(kind)[0]
+    return tuple(_bare(each) for each in _marked_members(kind))
+
+
+def _marked_members(kind: Any) -> tuple[Any, ...]:
+    """The members of a union. A `Meta` stays, since it says which numbers fit; other marks go."""
+    if get_origin(kind) is Annotated and not any(isinstance(mark, Meta) for mark in _marks(kind)):
+        return _marked_members(get_args(kind)[0])
     if get_origin(kind) in (Union, types.UnionType):
-        return tuple(member for each in get_args(kind) for member in _members(each))
+        return tuple(member for each in get_args(kind) for member in _marked_members(each))
     return (kind,)
+
+
+def _words(kind: Any) -> tuple[str, ...]:
+    """What a `Literal` in `kind` lists, in its order."""
+    return next((get_args(each) for each in _members(kind) if get_origin(each) is Literal), ())
 
 
 def struct_names(kind: type[Struct]) -> dict[str, str]:
@@ -248,8 +228,7 @@ def merge(layering: Layering, kind: Any, user: Any, project: Any) -> Any:
         case Layering.SMALLEST:
             return min(user, project)
         case Layering.FIRST_WINS:
-            words = next(get_args(each) for each in _members(kind) if get_origin(each) is Literal)
-            return min(user, project, key=words.index)
+            return min(user, project, key=_words(kind).index)
         case Layering.USER_ONLY:
             return user
 
@@ -265,6 +244,6 @@ def strictest(setting: Setting, value: Any) -> Any:
         case Layering.FALSE_WINS:
             return False
         case Layering.FIRST_WINS:
-            return next(get_args(each)[0] for each in _members(setting.type) if get_origin(each) is Literal)
+            return _words(setting.type)[0]
         case Layering.REPLACE | Layering.COMBINE | Layering.SMALLEST | Layering.USER_ONLY:
             return setting.default

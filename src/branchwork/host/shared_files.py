@@ -40,7 +40,9 @@ def replace_file(path: Path, data: bytes, *, mode: int | None = None) -> None:
     """
     temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")
     try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644 if mode is None else mode)
+        descriptor = os.open(
+            temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644 if mode is None else mode
+        )
         try:
             with os.fdopen(descriptor, "wb") as stream:
                 kept = _mode(path) if mode is None else mode

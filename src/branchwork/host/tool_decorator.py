@@ -4,7 +4,16 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, get_type_hints
 
-from branchwork.agent.toolset import Effect, Tool, ToolContext, ToolError, ToolOutput, ToolRun, inline_schema, text_output
+from branchwork.agent.toolset import (
+    Effect,
+    Tool,
+    ToolContext,
+    ToolError,
+    ToolOutput,
+    ToolRun,
+    inline_schema,
+    text_output,
+)
 from branchwork.session.entries import JSONObject
 
 ToolFunction = Callable[[Any, ToolContext], Awaitable[Any]]

@@ -8,6 +8,7 @@ once, ids of calls are unique.
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 from msgspec import Struct
@@ -57,13 +58,13 @@ def rules_for(info: ModelInfo, id_length: int | None = None) -> Rules:
     return Rules(api=info.api, provider=info.provider, model=info.id, images=info.images, id_length=id_length)
 
 
-class UserTurn(Struct, frozen=True):
+class UserTurn(Struct, frozen=True, gc=False):
     """`content` is never empty, its texts are never blank."""
 
     content: tuple[UserPart, ...]
 
 
-class Result(Struct, frozen=True):
+class Result(Struct, frozen=True, gc=False):
     """The answer to one call; `content` is never empty."""
 
     call_id: str
@@ -72,7 +73,7 @@ class Result(Struct, frozen=True):
     is_error: bool
 
 
-class AssistantTurn(Struct, frozen=True):
+class AssistantTurn(Struct, frozen=True, gc=False):
     """One reply and the results of its calls, in the order of the calls. It has text or calls, or both.
 
     Thinking is that of the very model it is prepared for, signed or not.
@@ -138,7 +139,8 @@ class Grouper:
         self._unanswered: dict[str, list[_Slot]] = {}
         self._ids: set[str] = set()
         exact = rules.id_length
-        self._id_pattern = re.compile("[A-Za-z0-9_-]{1,40}" if exact is None else f"[A-Za-z0-9]{{{exact}}}")
+        pattern = "[A-Za-z0-9_-]{1,40}" if exact is None else f"[A-Za-z0-9]{{{exact}}}"
+        self._valid_id = re.compile(pattern).fullmatch
 
     @property
     def on_user_side(self) -> bool:
@@ -186,47 +188,52 @@ class Grouper:
                 self._unanswered.pop(call.id, None)  # else its result would go to an older call with that id
             return
         content, slots = self._reply_parts(message)
-        if not any(isinstance(part, Text | ToolCall) for part in content):
+        if not slots and not any(isinstance(part, Text) for part in content):
             return
         if self._needs_user:
             self._pending.append(_continue())
         self._closed = len(self._pending)
-        self._pending.append(_Reply(content, list(slots)))
+        self._pending.append(_Reply(content, slots))
         self._needs_user = not slots
 
     def _reply_parts(self, message: AssistantMessage) -> tuple[tuple[AssistantPart, ...], list[_Slot]]:
         rules = self._rules
-        same = (message.api, message.provider, message.model) == (rules.api, rules.provider, rules.model)
+        same = message.model == rules.model and message.provider == rules.provider and message.api == rules.api
         content: list[AssistantPart] = []
         slots: list[_Slot] = []
         by_id: dict[str, list[_Slot]] = {}
         for part in message.content:
             match part:
-                case Text(text=text):
-                    if text.strip():
+                case Text():
+                    if not _blank(part.text):
                         content.append(_text(part) if same else _unsigned(part))
                 case Thinking(thinking=text, thinking_signature=signature, redacted=redacted):
-                    if same and (signature or text.strip()):
+                    if same and (signature or not _blank(text)):
                         content.append(Thinking(clean(text), signature, redacted))
                 case ToolCall():
                     call = self._call(part, same)
+                    slot = _Slot(call)
                     content.append(call)
-                    slots.append(_Slot(call))
-                    by_id.setdefault(part.id, []).append(slots[-1])
+                    slots.append(slot)
+                    by_id.setdefault(part.id, []).append(slot)
         self._unanswered |= by_id
         return tuple(content), slots
 
     def _call(self, call: ToolCall, same: bool) -> ToolCall:
         call_id, name, arguments = self._unique_id(call.id), tool_name(call.name), clean_json(call.arguments)
         signature = call.thought_signature if same else None
-        if (call_id, name, signature) == (call.id, call.name, call.thought_signature) and arguments is call.arguments:
+        kept = call_id is call.id and name is call.name and arguments is call.arguments
+        if kept and signature is call.thought_signature:
             return call
         return ToolCall(id=call_id, name=name, arguments=arguments, thought_signature=signature)
 
     def _unique_id(self, given: str) -> str:
+        if given not in self._ids and self._valid_id(given) is not None:
+            self._ids.add(given)
+            return given
         exact = self._rules.id_length
         wanted, attempt = given, 0
-        if self._id_pattern.fullmatch(given) is None:
+        if self._valid_id(given) is None:
             wanted = _digest(given, exact)
         while wanted in self._ids:
             attempt += 1
@@ -249,7 +256,7 @@ class Grouper:
     def _build(self, item: UserTurn | _Reply) -> Group:
         if isinstance(item, UserTurn):
             return item
-        return AssistantTurn(item.content, tuple(self._result(slot) for slot in item.slots))
+        return AssistantTurn(item.content, tuple([self._result(slot) for slot in item.slots]))
 
     def _result(self, slot: _Slot) -> Result:
         message = slot.result
@@ -284,16 +291,20 @@ def _continue() -> UserTurn:
 
 def _parts(content: str | Sequence[Text | Image], rules: Rules) -> tuple[Text | Image, ...]:
     if isinstance(content, str):
-        return (Text(clean(content)),) if content.strip() else ()
+        return () if _blank(content) else (Text(clean(content)),)
     parts: list[Text | Image] = []
     for part in content:
         match part:
-            case Text(text=text):
-                if text.strip():
+            case Text():
+                if not _blank(part.text):
                     parts.append(_text(part))
             case Image(mime_type=kind, data=data):
                 parts.append(part if rules.images and kind in IMAGE_TYPES and data else Text(_no_image(kind, rules)))
     return tuple(parts)
+
+
+def _blank(text: str) -> bool:
+    return not text or text.isspace()
 
 
 def _text(part: Text) -> Text:
@@ -355,21 +366,30 @@ def clean(text: str) -> str:
 
 def clean_json(value: Any) -> Any:
     """JSON data with every string and key cleaned; the very same object where all of them are clean."""
+    return value if _is_clean(value) else _cleaned(value)
+
+
+def _is_clean(value: Any) -> bool:
+    if isinstance(value, str):
+        return value.isascii() or clean(value) is value
+    if isinstance(value, dict):
+        return all(map(_is_clean, value)) and all(map(_is_clean, value.values()))
+    return all(map(_is_clean, value)) if isinstance(value, list) else True
+
+
+def _cleaned(value: Any) -> Any:
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, dict):
-        items = {clean(key): clean_json(item) for key, item in value.items()}
-        same = all(new is old for new, old in zip(items.values(), value.values(), strict=False))
-        return value if same and items.keys() == value.keys() else items
-    if isinstance(value, list):
-        cleaned = [clean_json(item) for item in value]
-        return value if all(new is old for new, old in zip(cleaned, value, strict=True)) else cleaned
-    return value
+        return {clean(key): _cleaned(item) for key, item in value.items()}
+    return [_cleaned(item) for item in value] if isinstance(value, list) else value
 
 
+@lru_cache(maxsize=256)
 def tool_name(name: str) -> str:
     """A name that servers accept in a replayed call (1 to 64 of `A-Za-z0-9_-`), whatever the model made up."""
-    return re.sub("[^A-Za-z0-9_-]", "_", name)[:64] or "unknown"
+    valid = re.sub("[^A-Za-z0-9_-]", "_", name)[:64] or "unknown"
+    return name if valid == name else valid
 
 
 def _digest(text: str, length: int | None) -> str:

@@ -16,6 +16,9 @@ from branchwork.session.entries import AssistantMessage, Message, ToolResultMess
 SEGMENT_BYTES = 1 << 20
 """From this size on, encoded messages are joined for good; what one request joins again stays below it."""
 
+STEP = 256
+"""Messages that are grouped before they are encoded, so that a long history is in memory once, not three times."""
+
 KEPT_TRANSCRIPTS = 4
 """A model serves the main conversation and a few children at a time."""
 
@@ -72,7 +75,6 @@ class WireHistory:
             whole = WireHistory(self._rules, self._encoder)
             return whole.chunks(Transcript([*transcript.messages, *extra]), mark=mark)
         self._follow(transcript)
-        self._keep(self._encode(self._grouper.take_closed()))
         fresh = self._encode(self._grouper.open(extra))
         recent = list(self._recent)
         if mark and fresh and not extra:
@@ -88,10 +90,10 @@ class WireHistory:
         same = transcript is self._transcript and transcript.generation == self._generation
         if not same or len(transcript.messages) < self._seen:
             self._reset(transcript)
-        self._read(transcript)
+        self._read(transcript, STEP)
         if self._grouper.stale:
             self._reset(transcript)
-            self._read(transcript)
+            self._read(transcript, len(transcript.messages))  # at once: no result can come too late
 
     def _reset(self, transcript: Transcript | None) -> None:
         self._transcript = transcript
@@ -102,10 +104,13 @@ class WireHistory:
         self._recent: list[bytes] = []
         self._recent_bytes = 0
 
-    def _read(self, transcript: Transcript) -> None:
-        for message in transcript.messages[self._seen :]:
-            self._grouper.add(message)
-        self._seen = len(transcript.messages)
+    def _read(self, transcript: Transcript, step: int) -> None:
+        grouper, messages = self._grouper, transcript.messages
+        while self._seen < len(messages) and not grouper.stale:
+            for message in messages[self._seen : self._seen + step]:
+                grouper.add(message)
+            self._seen = min(self._seen + step, len(messages))
+            self._keep(self._encode(grouper.take_closed()))
 
     def _encode(self, groups: Sequence[Group]) -> list[bytes]:
         encoded = self._encoder.encode(groups)
@@ -114,6 +119,11 @@ class WireHistory:
         return encoded
 
     def _keep(self, messages: Sequence[bytes]) -> None:
+        size = sum(map(len, messages))
+        if self._recent_bytes + size < SEGMENT_BYTES:
+            self._recent += messages
+            self._recent_bytes += size
+            return
         for message in messages:
             if self._recent_bytes >= SEGMENT_BYTES:
                 self._segments.append(b",".join([*self._recent, b""]))

@@ -81,6 +81,14 @@ def decode_entry(raw: bytes, *, place: Place | None = None) -> Entry:
     return entry_from(data, place=place)
 
 
+def decode_lines(block: bytes) -> list[KnownEntry] | None:
+    """The entries of several lines, as `decode_entry` gives them; None when one needs its lenience."""
+    try:
+        return _entry_decoder().decode_lines(block)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
 def entry_from(data: JSONObject, *, place: Place | None = None) -> Entry:
     """The entry in an already decoded object, read leniently."""
     try:

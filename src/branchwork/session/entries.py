@@ -21,26 +21,26 @@ SESSION_VERSION = 3
 # ---- parts of a message ---------------------------------------------------------------------------
 
 
-class Text(Struct, frozen=True, tag="text", tag_field="type", rename="camel", omit_defaults=True):
+class Text(Struct, frozen=True, gc=False, tag="text", tag_field="type", rename="camel", omit_defaults=True):
     text: str
     text_signature: str | None = None
     """Opaque provider data, replayed to the provider that gave it."""
 
 
-class Image(Struct, frozen=True, tag="image", tag_field="type", rename="camel"):
+class Image(Struct, frozen=True, gc=False, tag="image", tag_field="type", rename="camel"):
     data: str
     """Base64, no line breaks."""
     mime_type: str
 
 
-class Thinking(Struct, frozen=True, tag="thinking", tag_field="type", rename="camel", omit_defaults=True):
+class Thinking(Struct, frozen=True, gc=False, tag="thinking", tag_field="type", rename="camel", omit_defaults=True):
     thinking: str
     thinking_signature: str | None = None
     """Opaque; without it a provider refuses the block on replay."""
     redacted: bool = False
 
 
-class ToolCall(Struct, frozen=True, tag="toolCall", tag_field="type", rename="camel", omit_defaults=True):
+class ToolCall(Struct, frozen=True, gc=False, tag="toolCall", tag_field="type", rename="camel", omit_defaults=True):
     id: str
     name: str
     arguments: JSONObject
@@ -58,7 +58,7 @@ ResultPart: TypeAlias = Text | Image
 # ---- usage ----------------------------------------------------------------------------------------
 
 
-class Cost(Struct, frozen=True, rename="camel", omit_defaults=True):
+class Cost(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     """US dollars for one request, fixed when it was made."""
 
     input: float = field(default_factory=float)
@@ -71,7 +71,7 @@ class Cost(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Where the prices came from: `provider`, `models.toml`, `genai-prices VERSION`; None means unknown."""
 
 
-class Usage(Struct, frozen=True, rename="camel"):
+class Usage(Struct, frozen=True, gc=False, rename="camel"):
     """Tokens of one request. `input` excludes cache reads and writes; `reasoning` is part of `output`."""
 
     input: int = 0
@@ -87,7 +87,7 @@ class Usage(Struct, frozen=True, rename="camel"):
 # ---- messages -------------------------------------------------------------------------------------
 
 
-class _Message(Struct, frozen=True, kw_only=True, tag_field="role", rename="camel", omit_defaults=True):
+class _Message(Struct, frozen=True, gc=False, kw_only=True, tag_field="role", rename="camel", omit_defaults=True):
     timestamp: int | float
     """Unix milliseconds."""
 
@@ -190,7 +190,7 @@ Message: TypeAlias = (
 # ---- entries --------------------------------------------------------------------------------------
 
 
-class _Entry(Struct, frozen=True, kw_only=True, tag_field="type", rename="camel", omit_defaults=True):
+class _Entry(Struct, frozen=True, gc=False, kw_only=True, tag_field="type", rename="camel", omit_defaults=True):
     """A new entry carries empty strings here; `Session.append` fills them in."""
 
     id: str = ""
@@ -275,7 +275,7 @@ class SessionInfoEntry(_Entry, frozen=True, kw_only=True, tag="session_info"):
     name: str
 
 
-class UnknownEntry(Struct, frozen=True, kw_only=True):
+class UnknownEntry(Struct, frozen=True, gc=False, kw_only=True):
     """An entry this version cannot interpret. It keeps its place in the tree and gives no context."""
 
     type: str
@@ -306,7 +306,9 @@ LEAF_TYPE = "branchwork:leaf"
 """Custom type of the entry that navigation appends, so that the chosen branch survives a restart."""
 
 
-class Header(Struct, frozen=True, kw_only=True, tag="session", tag_field="type", rename="camel", omit_defaults=True):
+class Header(
+    Struct, frozen=True, gc=False, kw_only=True, tag="session", tag_field="type", rename="camel", omit_defaults=True
+):
     """The first line of the file; not part of the tree."""
 
     version: int = field(default_factory=lambda: 1)
@@ -316,7 +318,7 @@ class Header(Struct, frozen=True, kw_only=True, tag="session", tag_field="type",
     parent_session: str | None = None
 
 
-class Problem(Struct, frozen=True):
+class Problem(Struct, frozen=True, gc=False):
     """One piece of damage. `line` counts from 1; nothing that could still be read was lost to it."""
 
     line: int

@@ -74,9 +74,19 @@ class Index:
 
     def extend(self, records: Iterable[Record]) -> None:
         """Add entries in file order. References to entries that come later are resolved at the end."""
-        add = self._add
+        nodes, by_id = self.nodes, self.by_id
         for record in records:
-            add(record)
+            head = record.head
+            parent, role = by_id.get(head.parent_id or ""), head.message
+            # Almost all entries are messages below an entry before them, with nothing to repair.
+            plain = parent is not None and role is not None and head.type == "message" and head.custom_type is None
+            if not plain or not head.id or head.id in by_id or self.latest:
+                self._add(record)
+                continue
+            place = len(nodes), record.line, record.offset, record.length, parent.depth + 1
+            node = Node(head.id, "message", parent, *place, head.timestamp, sys.intern(role.role))
+            nodes.append(node)
+            by_id[head.id] = node
         if self._pending:
             self._resolve_pending()
         self._children = None

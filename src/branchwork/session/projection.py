@@ -4,6 +4,8 @@ A step that adds an entry at the end costs that entry; a compaction, or an entry
 walk over the path. Entries before the newest compaction's kept range are not decoded.
 """
 
+from collections.abc import Sequence
+
 import msgspec
 from msgspec import UNSET, Struct, UnsetType, structs
 
@@ -38,7 +40,7 @@ from branchwork.session.tree import Session
 _SPEAKING = frozenset({"message", "custom_message", "branch_summary"})
 
 
-class Projected(Struct, frozen=True):
+class Projected(Struct, frozen=True, gc=False):
     """One message and the entry it comes from."""
 
     entry_id: str
@@ -48,10 +50,9 @@ class Projected(Struct, frozen=True):
 def message_of(entry: Entry) -> Message | None:
     """What an entry says to the model, before edits; None for entries that say nothing."""
     match entry:
-        case MessageEntry(message=BashExecutionMessage(exclude_from_context=True)):
-            return None
         case MessageEntry(message=message):
-            return message
+            hidden = isinstance(message, BashExecutionMessage) and message.exclude_from_context
+            return None if hidden else message
         case CustomMessageEntry():
             return CustomMessage(
                 custom_type=entry.custom_type,
@@ -127,7 +128,10 @@ class Projection:
         if isinstance(entry, MessageEntry) and isinstance(entry.message, SystemMessage):
             self.prompt = self.prompt.apply(entry.message)
         else:
+            before = len(self.items)
             self._add(entry, {})
+            measure = self._newest_measure(before)
+            self.usage_mark = self.usage_mark if measure is None else measure
         return True
 
     def _build(self, branch: Branch) -> None:
@@ -140,15 +144,13 @@ class Projection:
         edits = self._edits(nodes[start:])
         if compaction is not None:
             self._add(compaction, edits)
-            for node in nodes[start:at]:
-                if node.type in _SPEAKING and node.role != "system":
-                    self._add(self._session.entry(node.id), edits)
-            self.usage_mark = None
-        for node in nodes[at + 1 :]:
-            if node.type == "context_edit":
-                self.usage_mark = None
-            elif node.type in _SPEAKING and node.role != "system":
-                self._add(self._session.entry(node.id), edits)
+            self._add_all(nodes[start:at], edits)
+        # What was measured before an edit or a summary does not count.
+        fresh = max((node.depth for node in nodes[at + 1 :] if node.type == "context_edit"), default=at) + 1
+        self._add_all(nodes[at + 1 : fresh], edits)
+        measurable = len(self.items)
+        self._add_all(nodes[fresh:], edits)
+        self.usage_mark = self._newest_measure(measurable)
         self._replay_prompt(nodes, at, compaction)
         self._find_settings(nodes)
 
@@ -169,6 +171,17 @@ class Projection:
                     edits[entry.target_id] = entry.replacement
         return edits
 
+    def _add_all(self, nodes: Sequence[Node], edits: dict[str, JSONObject | None]) -> None:
+        speaking = [node for node in nodes if node.type in _SPEAKING and node.role != "system"]
+        for entry in self._session.entries(speaking):
+            self._add(entry, edits)
+
+    def _newest_measure(self, start: int) -> int | None:
+        for at in range(len(self.items) - 1, start - 1, -1):
+            if _measured(self.items[at].message):
+                return at
+        return None
+
     def _add(self, entry: Entry, edits: dict[str, JSONObject | None]) -> None:
         message = message_of(entry)
         if message is None:
@@ -179,8 +192,6 @@ class Projection:
                 return
             message = edited(message, replacement)
         self.items.append(Projected(entry.id, message))
-        if isinstance(message, AssistantMessage) and _measured(message):
-            self.usage_mark = len(self.items) - 1
 
     def _edit(self, edit: ContextEditEntry) -> bool:
         """Apply an edit to the items at hand; False when its target is not among them."""
@@ -238,5 +249,7 @@ def _kept_from(before: tuple[Node, ...], compaction: CompactionEntry) -> int:
     return len(before)
 
 
-def _measured(message: AssistantMessage) -> bool:
+def _measured(message: Message) -> bool:
+    if not isinstance(message, AssistantMessage):
+        return False
     return message.stop_reason not in ("error", "aborted") and message.usage.total_tokens > 0

@@ -6,7 +6,7 @@ and one line, whatever the size of the file.
 
 from collections.abc import Iterable, Iterator
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -39,7 +39,7 @@ class Head(Struct, gc=False, rename="camel"):
     name: Any = None
 
 
-class Record(NamedTuple):
+class Record(Struct, gc=False):
     head: Head
     line: int
     offset: int

@@ -1,6 +1,6 @@
 """A session: an append-only tree of entries with a leaf, over a store of lines."""
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from types import TracebackType
 
@@ -9,6 +9,7 @@ from msgspec import UNSET, UnsetType, structs
 from branchwork.clock import Clock, Ids, iso
 from branchwork.errors import UserError
 from branchwork.session.branch import Branch
+from branchwork.session.bulk import decode_run, runs
 from branchwork.session.cache import EntryCache
 from branchwork.session.codec import Place, decode_entry, encode_header, settle
 from branchwork.session.entries import (
@@ -244,6 +245,20 @@ class Session:
             entry = self._with_references(entry, node)
         self._cache.put(entry, node.length)
         return entry
+
+    def entries(self, nodes: Iterable[Node]) -> Iterator[Entry]:
+        """The entries of `nodes` in that order: for long stretches, of which nothing is kept.
+
+        Faster than `entry` for each where they follow each other in the file.
+        """
+        plain = self._header.version >= SESSION_VERSION and not self._index.latest
+        for run in runs(nodes):
+            together = decode_run(run, self._store.read) if plain and len(run) > 1 else None
+            if together is None:
+                yield from (self.entry(node.id) for node in run)
+            else:
+                self.decoded += len(together)
+                yield from together
 
     # ---- writing ----
 

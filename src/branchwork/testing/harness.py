@@ -14,6 +14,7 @@ from branchwork.agent.toolset import Effect, Tool, ToolArgs, ToolRun
 from branchwork.clock import Ids
 from branchwork.models.scripted import ScriptedModel, Step, StepFunction
 from branchwork.session.entries import AssistantMessage, Message, MessageEntry, ToolResultMessage
+from branchwork.session.handle import Tree
 from branchwork.session.tree import Session
 from branchwork.testing.clock import FakeClock, SequentialIds
 
@@ -23,6 +24,12 @@ E = TypeVar("E")
 def memory_session(clock: FakeClock | None = None, ids: Ids | None = None) -> Session:
     """A session that is kept nowhere."""
     return Session.create(cwd="/project", directory=None, clock=clock or FakeClock(), ids=ids or SequentialIds())
+
+
+def memory_tree() -> Tree:
+    """The handle of a session that is kept nowhere, as tools get it."""
+    session = memory_session()
+    return Tree(session, lambda entry: session.append(entry)[0])
 
 
 def make_tool(name: str, run: ToolRun[Any], *, args: type[ToolArgs] = ToolArgs, **options: Any) -> Tool:

@@ -310,7 +310,7 @@ async def the_wait_that_the_server_asks_for_is_told(make_rig: RigMaker) -> None:
 
 
 async def an_error_inside_the_stream_is_a_failure(make_rig: RigMaker) -> None:
-    answer = Reply(parts=(Text("Some text."),), fault=StreamError("overloaded", after=4))
+    answer = Reply(parts=(Text("This will not be complete."),), fault=StreamError("overloaded", after=4))
     async with make_rig([answer, STILL_HERE]) as rig:
         _, failure = await _failure(rig.model)
         _promise(failure.kind in {"overloaded", "server"}, f"the kind is that of the error, not {failure.kind!r}")

@@ -12,12 +12,13 @@ from branchwork.agent.agent import Agent
 from branchwork.agent.events import RunFinished
 from branchwork.clock import RandomIds, SystemClock
 from branchwork.errors import UserError
+from branchwork.extensions import BUILTIN
 from branchwork.frontends.console import Console
 from branchwork.frontends.headless import ending_signals
 from branchwork.frontends.narrate import narrator
 from branchwork.frontends.outcome import DONE, ERROR, INTERRUPTED
-from branchwork.host.assembly import AgentRequest, SessionChoice, Surroundings, assemble
-from branchwork.host.prompt_sections import PromptOptions
+from branchwork.host.assembly import AgentRequest, SessionChoice, Surroundings
+from branchwork.host.host import Front, Host
 from branchwork.models.scripted import ScriptedModel, Step, calls, says
 
 SUMMARY = "Watch a scripted model repair a small project with the real tools; no key needed."
@@ -37,21 +38,24 @@ def run(args: argparse.Namespace, console: Console) -> int:
     world = Surroundings(
         home=console.home, cwd=folder, cwd_given=True, env=console.env, clock=SystemClock(), ids=RandomIds()
     )
-    request = AgentRequest(session=SessionChoice(name="demo"), prompt=PromptOptions(), read_context_files=False)
+    request = AgentRequest(session=SessionChoice(name="demo"), given_model=model, discover=False)
     console.print("This is a demonstration. The model is a SCRIPT that ships with Branchwork: it cannot think.")
     console.print("Everything else is real: the loop, the tools, the files, the test runs and the session.")
     console.print(f"Project: {folder}\n\n› {PROMPT}\n")
-    return asyncio.run(_play(assemble(request, world, model=model).agent, console, folder))
+    return asyncio.run(_play(request, world, console))
 
 
-async def _play(agent: Agent, console: Console, folder: Path) -> int:
-    agent.subscribe(narrator(console))
+async def _play(request: AgentRequest, world: Surroundings, console: Console) -> int:
+    host = await Host.open(request, world, Front(name="print", builtin=BUILTIN))
+    host.subscribe(narrator(console))
     try:
-        with ending_signals(agent.abort):
-            finished = await agent.prompt(PROMPT)
-        return _conclude(agent, finished, console, folder)
+        with ending_signals(lambda: host.agent.abort()):
+            await host.start()
+            submitted = await host.submit(PROMPT, source="program")
+        assert submitted.finished is not None
+        return _conclude(host.agent, submitted.finished, console, world.cwd)
     finally:
-        await agent.aclose()
+        await host.aclose()
 
 
 def _conclude(agent: Agent, finished: RunFinished, console: Console, folder: Path) -> int:
