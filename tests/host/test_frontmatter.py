@@ -143,6 +143,14 @@ def test_the_head_has_the_same_metadata_as_the_whole(tmp_path: Path, size: int, 
     assert whole.body.startswith(head.body)
 
 
+def test_a_head_that_ends_inside_a_character_is_no_problem(tmp_path: Path) -> None:
+    path = tmp_path / "a.md"
+    emoji = "\U0001f600"
+    for shift in range(4):
+        path.write_text(f"---\nname: a\n---\n{'x' * shift}{emoji * 5000}", encoding="utf-8")
+        assert read_head(path).problem is None
+
+
 def test_a_long_file_is_cut_and_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     (tmp_path / "long.md").write_text("x" * (MAX_BODY + 1))
     document = read_document(tmp_path / "long.md")
@@ -220,6 +228,7 @@ def full(text: str) -> dict[str, Any] | str:
 @example("a: |\n  # no comment\n  - b\n")
 @example("a:\n  # comment\n  b: c\n")
 @example("a: b\n  c\n")
+@example("a:\n  b: c\n  b: d\n")
 @example("a: ..\nb: ...\nc: a b  c\n")
 def test_the_quick_reader_never_differs_from_the_real_one(text: str) -> None:
     quick = read_simple(text)

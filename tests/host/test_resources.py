@@ -115,6 +115,7 @@ def test_a_place_that_is_a_link_to_another_is_one_place(house: House) -> None:
     found = Resources.load(house.world())
     assert [each.name for each in found.skills] == ["one"]
     assert found.problems == ()
+    assert house.user / ".claude/skills" not in [place.path for place in places("skills", house.world())]
 
 
 def test_a_project_that_is_the_home_directory_brings_nothing_of_its_own(house: House) -> None:

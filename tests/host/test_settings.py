@@ -190,6 +190,18 @@ def test_an_extension_has_a_table_of_its_own(tmp_path: Path) -> None:
     assert (unclaimed.line, unclaimed.detail) == (4, "`lihgts`: unknown, so it is ignored; did you mean `lights`?")
 
 
+def test_a_wrong_switch_or_choice_counts_as_the_strict_one(tmp_path: Path) -> None:
+    class Fence(Struct, frozen=True, kw_only=True):
+        network: Annotated[bool, Layering.FALSE_WINS] = True
+        read_only: Annotated[bool, Layering.TRUE_WINS] = False
+        writes: Annotated[Literal["refuse", "free"], Layering.FIRST_WINS] = "free"
+
+    home = user_file(tmp_path, "[fence]\nnetwork = 'no'\nread_only = 1\nwrites = 'frei'\n")
+    fence = load_settings(home).table("fence", Fence)
+    assert fence.value == Fence(network=False, read_only=True, writes="refuse")
+    assert len(fence.problems) == 3
+
+
 def test_values_that_do_not_fit_together_give_way_but_limits_stay(tmp_path: Path) -> None:
     user = '[lights]\ncolor = "green"\nlevel = -3\nremote = false\n'
     lights = load_settings(user_file(tmp_path, user)).table("lights", Lights)

@@ -92,6 +92,15 @@ def test_links_are_followed_once_and_loops_end(tmp_path: Path) -> None:
     assert told(found) == f"{place}/again/SKILL.md: the name `one` differs from that of its folder, `again`"
 
 
+def test_folders_that_hold_themselves_many_times_are_searched_once(tmp_path: Path) -> None:
+    add(tmp_path / "one")
+    for number in range(5):
+        (tmp_path / f"loop-{number}").symlink_to(tmp_path)
+    found = find(tmp_path)
+    assert names(found) == ["one"]
+    assert found.problems == ()
+
+
 def test_the_first_of_a_name_wins_and_the_other_is_named(tmp_path: Path) -> None:
     first = add(tmp_path / "a" / "x")
     second = add(tmp_path / "b" / "x")
@@ -130,6 +139,7 @@ def test_an_odd_skill_is_told_and_used_as_far_as_it_can_be(
     (problem,) = found.problems
     assert detail in problem.detail
     assert all(len(skill.description) <= MAX_DESCRIPTION for skill in found.skills)
+    assert all(skill.for_model is ("disable" not in head) for skill in found.skills)
 
 
 def test_what_cannot_be_read_stops_nothing(tmp_path: Path) -> None:

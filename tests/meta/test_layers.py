@@ -21,6 +21,7 @@ ORDER = (
     "host",
     "delegation",
     "extensions",
+    "library",
     "frontends",
     "cli",
     "__main__",
@@ -33,6 +34,8 @@ TESTING_SEES = set(ORDER[: ORDER.index("frontends")]) | {"testing"}
 def allowed(layer: str) -> set[str]:
     if layer == "testing":
         return TESTING_SEES
+    if layer == "":  # the package names what it offers; each name is imported when it is first used
+        return set(ORDER[: ORDER.index("library") + 1])
     return set(ORDER[: ORDER.index(layer) + 1])
 
 

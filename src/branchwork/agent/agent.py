@@ -22,7 +22,7 @@ T = TypeVar("T")
 Activity: TypeAlias = Literal["idle", "running", "compacting", "summarising", "closed"]
 
 
-class Agent:
+class SessionAgent:
     """One session with one model. All methods belong to the event loop that runs it.
 
     At most one activity is under way: `prompt`, `compact` and `navigate` are refused (`UserError`) while

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from branchwork.agent.agent import Agent
+from branchwork.agent.agent import SessionAgent
 from branchwork.agent.events import AgentEvent, Diagnosed, RetryScheduled, RunFinished
 from branchwork.agent.run import Limits
 from branchwork.frontends.console import Console
@@ -62,7 +62,7 @@ def _said(host: Host, text: str | None, console: Console, form: OutputForm) -> i
     return DONE
 
 
-def _report(agent: Agent, finished: RunFinished, text: str, console: Console, form: OutputForm) -> int:
+def _report(agent: SessionAgent, finished: RunFinished, text: str, console: Console, form: OutputForm) -> int:
     outcome = outcome_of(finished, text, model_failed=agent.failure is not None)
     if form == "json":
         console.print(encode_object(result_object(agent, finished, text)).decode())

@@ -4,7 +4,7 @@ from typing import Any, assert_never
 
 from msgspec import Struct
 
-from branchwork.agent.agent import Agent
+from branchwork.agent.agent import SessionAgent
 from branchwork.agent.events import AgentEvent, ReplyFinished, RunFinished
 from branchwork.session.entries import AssistantMessage
 
@@ -56,7 +56,7 @@ def outcome_of(finished: RunFinished, text: str, *, model_failed: bool) -> Outco
             assert_never(finished.end)
 
 
-def result_object(agent: Agent, finished: RunFinished, text: str) -> dict[str, Any]:
+def result_object(agent: SessionAgent, finished: RunFinished, text: str) -> dict[str, Any]:
     """What `--output json` prints."""
     usage = finished.usage
     path = agent.session.path

@@ -42,6 +42,8 @@ class AgentRequest(Struct, frozen=True, kw_only=True):
     exclude_tools: tuple[str, ...] = ()
     prompt: PromptOptions = PromptOptions()
     read_context_files: bool = True
+    given_session: Session | None = None
+    """Instead of one that `session` describes; the host closes it."""
     given_model: Model | None = None
     """Instead of one from the catalogue."""
     skill_paths: tuple[Path, ...] = ()

@@ -122,7 +122,7 @@ class BranchState(Generic[S, C]):
             except _Unfit as unfit:
                 self._skip(node, tree, cache, str(unfit))
             if not node.depth % cache.stride:
-                cache.keep_checkpoint(node.id, node.depth, self._initial)
+                cache.keep_checkpoint(node.id, node.depth, state)
         return state
 
     def _apply(self, state: S, change: "_Change[C]") -> S:

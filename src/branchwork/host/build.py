@@ -5,7 +5,7 @@ from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from branchwork.agent.agent import Agent
+from branchwork.agent.agent import SessionAgent
 from branchwork.agent.context import Context
 from branchwork.agent.core import AgentParts
 from branchwork.agent.gate import OpenGate
@@ -48,7 +48,7 @@ class Built:
         self.flags: dict[str, bool | str] = {}
         self.resources = Resources()
         self.sections: Mapping[str, str] = {}
-        self.agent: Agent
+        self.agent: SessionAgent
         self.tree: Tree
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -176,7 +176,7 @@ def _make_agent(host: "Host", built: Built, session: Session, hub: EventHub, use
         compaction=settings.compaction,
         repeat_stop=settings.repeat_stop,
     )
-    built.agent = Agent(parts, hub=hub)
+    built.agent = SessionAgent(parts, hub=hub)
 
 
 async def _load_resources(host: "Host", built: Built, places: World) -> None:

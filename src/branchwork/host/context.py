@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from msgspec import Struct
 
-from branchwork.agent.agent import Agent
+from branchwork.agent.agent import SessionAgent
 from branchwork.agent.context import ContextSize
 from branchwork.host.bus import Bus
 from branchwork.host.resources import Resources
@@ -39,7 +39,7 @@ class HostPort(Protocol):
         ...
 
     @property
-    def agent(self) -> Agent: ...
+    def agent(self) -> SessionAgent: ...
 
     @property
     def tree(self) -> Tree: ...
@@ -212,7 +212,7 @@ class CommandContext(ExtensionContext):
         return self._host.registry
 
     @property
-    def agent(self) -> Agent:
+    def agent(self) -> SessionAgent:
         return self._host.agent
 
     async def new_session(self) -> str | None:

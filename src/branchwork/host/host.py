@@ -10,7 +10,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from branchwork.agent.agent import Agent
+from branchwork.agent.agent import SessionAgent
 from branchwork.agent.events import CompactionFinished, RunFinished
 from branchwork.agent.hub import EventHub, Subscriber
 from branchwork.agent.run import Limits
@@ -76,7 +76,7 @@ class Host:
     @classmethod
     async def open(cls, request: AgentRequest, world: Surroundings, front: Front) -> "Host":
         host = cls(request, world, front)
-        session = open_session(request.session, world)
+        session = request.given_session or open_session(request.session, world)
         try:
             await host._rebuild(session)
         except BaseException:
@@ -106,7 +106,7 @@ class Host:
         return self._generation
 
     @property
-    def agent(self) -> Agent:
+    def agent(self) -> SessionAgent:
         return self._built_now.agent
 
     @property

@@ -1,7 +1,7 @@
 """Walks the syntax tree of a script in the order in which a shell would run it."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from branchwork.policy.shell_commands import Runner, standard_input
@@ -82,7 +82,7 @@ class Walker:
         self.block(node.children, state, stdin)
         return state, state
 
-    def chain(self, node: "Node", state: State, stdin: str | None) -> Flow:
+    def chain(self, node: "Node", state: State, stdin: str | None, redirects: Sequence["Node"] = ()) -> Flow:
         """`a && b || c`: a tree that leans to the left, as deep as the list is long."""
         rest: list[tuple[str, Node]] = []
         while node.type == "list":
@@ -90,23 +90,25 @@ class Walker:
             rest.append((operator.type, right))
             node = left
         success, failure = self.run(node, state, stdin)
+        last = rest[0][1]
         for operator_type, right in reversed(rest):
+            after = list(redirects) if right is last else []
             if operator_type == "&&":
-                good, bad = self.run(right, success or state, stdin)
+                good, bad = self.run_with(right, after, success or state, stdin)
                 success, failure = good if success else None, merge(failure, bad if success else None)
             else:
-                good, bad = self.run(right, failure or state, stdin)
+                good, bad = self.run_with(right, after, failure or state, stdin)
                 success, failure = merge(success, good if failure else None), bad if failure else None
         return success, failure
 
-    def pipeline(self, node: "Node", state: State, stdin: str | None) -> Flow:
+    def pipeline(self, node: "Node", state: State, stdin: str | None, redirects: Sequence["Node"] = ()) -> Flow:
         finds = self.judge.finds
-        for child in node.children:
-            if child.is_named:
-                self.judge.current = None
-                count = len(finds)
-                self.run(child, state, stdin)
-                stdin = standard_input(finds[count] if child.type == "command" else None, self.judge)
+        children = [child for child in node.children if child.is_named and child.type != "comment"]
+        for child in children:
+            self.judge.current = None
+            count = len(finds)
+            self.run_with(child, list(redirects) if child is children[-1] else [], state, stdin)
+            stdin = standard_input(finds[count] if child.type == "command" else None, self.judge)
         return state, state
 
     def negated(self, node: "Node", state: State, stdin: str | None) -> Flow:
@@ -116,12 +118,26 @@ class Walker:
     def redirected(self, node: "Node", state: State, stdin: str | None) -> Flow:
         body = node.child_by_field_name("body")
         redirects = [child for child in node.children if child.type in _REDIRECTS]
-        if body is not None and body.type == "command":
-            return self.command(body, state, stdin, redirects)
+        if body is None:
+            self.judge.current = None
+            return self.rest_of_line(self.redirects(redirects, state)[2], (state, state))
+        return self.run_with(body, redirects, state, stdin)
+
+    def run_with(self, node: "Node", redirects: list["Node"], state: State, stdin: str | None) -> Flow:
+        """Redirects after a list or a pipeline belong to its last command, though the tree hangs them on the whole."""
+        kind = node.type
+        if kind == "command":
+            return self.command(node, state, stdin, redirects)
+        if kind == "list":
+            return self.chain(node, state, stdin, redirects)
+        if kind == "pipeline":
+            return self.pipeline(node, state, stdin, redirects)
+        if kind == "negated_command":
+            success, failure = self.run_with(node.children[-1], redirects, state, stdin)
+            return failure, success
         self.judge.current = None
         _, fed, after = self.redirects(redirects, state)
-        flow: Flow = (state, state) if body is None else self.run(body, state, fed if fed is not None else stdin)
-        return self.rest_of_line(after, flow)
+        return self.rest_of_line(after, self.run(node, state, fed if fed is not None else stdin))
 
     def branch(self, node: "Node", state: State, stdin: str | None) -> Flow:
         """`if` with its `elif` and `else`: every way may be taken."""

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from branchwork.agent.agent import Agent
+from branchwork.agent.agent import SessionAgent
 from branchwork.agent.context import Context
 from branchwork.agent.core import AgentParts
 from branchwork.agent.events import AgentEvent, RunFinished
@@ -39,7 +39,7 @@ def make_tool(name: str, run: ToolRun[Any], *, args: type[ToolArgs] = ToolArgs, 
 
 
 class Harness:
-    """An `Agent` on a `ScriptedModel`, a `FakeClock` and a session in memory; `events` has all it told."""
+    """A `SessionAgent` on a `ScriptedModel`, a `FakeClock` and a session in memory; `events` has all it told."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Harness:
             "env": {},
             **parts,
         }
-        self.agent = Agent(
+        self.agent = SessionAgent(
             AgentParts(context=Context(self.session), model=self.model, tools=tuple(tools), clock=self.clock, **options)
         )
         self.events: list[AgentEvent] = []

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from branchwork import data
-from branchwork.agent.agent import Agent
+from branchwork.agent.agent import SessionAgent
 from branchwork.agent.events import RunFinished
 from branchwork.clock import RandomIds, SystemClock
 from branchwork.errors import UserError
@@ -58,7 +58,7 @@ async def _play(request: AgentRequest, world: Surroundings, console: Console) ->
         await host.aclose()
 
 
-def _conclude(agent: Agent, finished: RunFinished, console: Console, folder: Path) -> int:
+def _conclude(agent: SessionAgent, finished: RunFinished, console: Console, folder: Path) -> int:
     if finished.end == "aborted":
         console.warn("interrupted")
         return INTERRUPTED
