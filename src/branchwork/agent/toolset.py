@@ -140,6 +140,8 @@ class Tool(Struct, frozen=True, kw_only=True):
     """Brings odd but understandable arguments into shape before they are validated."""
     touches: Callable[[Any], tuple[str, ...]] | None = None
     """The paths a call names, as written, for policy and display."""
+    command: Callable[[Any], str] | None = None
+    """The shell command that a call runs, for tools that run one."""
     schema: dict[str, Any] | None = None
     """The parameters as JSON Schema, where `args` is no msgspec type."""
     convert: Callable[[dict[str, Any]], Any] | None = None

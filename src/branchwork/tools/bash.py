@@ -46,6 +46,7 @@ def bash_tool(settings: BashSettings = DEFAULT_SETTINGS) -> Tool:
         args=BashArgs,
         run=run,
         effects=frozenset({Effect.EXECUTE}),
+        command=lambda args: args.command,
         snippet="Run shell commands",
     )
 
