@@ -42,6 +42,7 @@ def definition(folder: Path, name: str, text: str) -> None:
 
 
 SKILL_PLACES = (
+    "given",
     "me/.branchwork/skills",
     "me/.agents/skills",
     "me/.claude/skills",
@@ -52,9 +53,8 @@ SKILL_PLACES = (
     "project/.claude/skills",
     "project/.pi/skills",
     "settings",
-    "given",
 )
-"""In the order of docs/resources.md, after those of the package."""
+"""In the order of docs/resources.md, before those of the package."""
 
 
 def test_skills_come_from_all_places_and_the_first_wins(house: House, tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_skills_come_from_all_places_and_the_first_wins(house: House, tmp_path: 
         settings_paths={"skills": (tmp_path / "settings",)},
         given_paths={"skills": (tmp_path / "given",)},
     )
-    shipped = next(place.path for place in places("skills", world))
+    *_, shipped = (place.path for place in places("skills", world))
     assert shipped.parts[-2:] == ("data", "skills")
     for number, place in enumerate(SKILL_PLACES):
         skill(tmp_path / place, f"only-{number:02}", place)
@@ -72,14 +72,14 @@ def test_skills_come_from_all_places_and_the_first_wins(house: House, tmp_path: 
     assert [each.description for each in found.skills if each.name != "same"] == list(SKILL_PLACES)
     same = found.skill("same")
     assert same is not None
-    assert (same.description, same.source) == (SKILL_PLACES[0], "user")
+    assert (same.description, same.source) == (SKILL_PLACES[0], "given")
     losers = [str(problem.path.relative_to(tmp_path).parent.parent) for problem in found.problems]
     assert losers == list(SKILL_PLACES[1:])
     assert all(str(problem).endswith(f"{same.path} comes first") for problem in found.problems)
 
 
 def test_without_trust_nothing_of_the_project_but_context_files_is_loaded(house: House, tmp_path: Path) -> None:
-    for place in SKILL_PLACES[4:9]:
+    for place in SKILL_PLACES[5:10]:
         skill(tmp_path / place, "evil", place)
     for name in (".branchwork/prompts", ".pi/prompts", ".branchwork/agents"):
         definition(house.root / name, "evil", "x")

@@ -21,7 +21,7 @@ retry.max_retries = 1
 text = """
 [not.a.table]
 a = 1 ""\\"
-"""
+"""""
 raw = \'\'\'
 b = '2'\'\'\'
 [compaction . models."a/b"] # for one

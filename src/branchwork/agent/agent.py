@@ -8,7 +8,6 @@ from branchwork.agent.context import Context, ContextSize
 from branchwork.agent.core import AgentParts, Core
 from branchwork.agent.events import Diagnosed, QueueChanged, RunFinished, SessionOpened
 from branchwork.agent.hub import EventHub, Subscriber
-from branchwork.agent.queue import InputQueue
 from branchwork.agent.run import AbortReason, Limits, Run
 from branchwork.agent.summaries import Summaries
 from branchwork.agent.toolset import Tool
@@ -34,7 +33,7 @@ class SessionAgent:
         self._hub = hub or EventHub()
         self._core = Core(parts, self._hub)
         self._summaries = Summaries(self._core)
-        self._queue = InputQueue()
+        self._queue = parts.queue
         self._activity: Activity = "idle"
         self._run: Run | None = None
         self._task: asyncio.Future[Any] | None = None

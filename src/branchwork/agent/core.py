@@ -20,6 +20,7 @@ from branchwork.agent.gate import Gate
 from branchwork.agent.hooks import LoopHooks
 from branchwork.agent.hub import EventHub
 from branchwork.agent.prompt import patch, system_text, tool_sections
+from branchwork.agent.queue import InputQueue
 from branchwork.agent.repeat import RepeatGuard
 from branchwork.agent.request import Requester, RetryPolicy
 from branchwork.agent.toolset import FileLocks, Tool, ToolContext, ToolOutput
@@ -67,6 +68,7 @@ class AgentParts(Struct, frozen=True, kw_only=True):
     env: Mapping[str, str]
     retry: RetryPolicy = RetryPolicy()
     compaction: CompactionPolicy = CompactionPolicy()
+    queue: InputQueue = field(default_factory=InputQueue)
     tree: Tree | None = None
     """What tools get of the session; by default a handle of the agent's own."""
     repeat_stop: int = 12

@@ -11,8 +11,9 @@ QueueMode: TypeAlias = Literal["one-at-a-time", "all"]
 class InputQueue:
     """Two queues: `steering` is delivered before the next request, `follow_up` when the run would stop."""
 
-    def __init__(self, mode: QueueMode = "one-at-a-time") -> None:
-        self._mode: QueueMode = mode
+    def __init__(self, steering: QueueMode = "one-at-a-time", follow_up: QueueMode = "one-at-a-time") -> None:
+        self._steering_mode: QueueMode = steering
+        self._follow_up_mode: QueueMode = follow_up
         self._steering: deque[UserMessage] = deque()
         self._follow_up: deque[UserMessage] = deque()
 
@@ -26,10 +27,10 @@ class InputQueue:
         self._follow_up.append(message)
 
     def take_steering(self) -> tuple[UserMessage, ...]:
-        return self._take(self._steering)
+        return _take(self._steering, self._steering_mode)
 
     def take_follow_up(self) -> tuple[UserMessage, ...]:
-        return self._take(self._follow_up)
+        return _take(self._follow_up, self._follow_up_mode)
 
     def take_back(self) -> tuple[UserMessage, ...]:
         """Empty both queues and return what was in them, steering first: the person wants to edit it."""
@@ -45,11 +46,12 @@ class InputQueue:
             tuple(text_of(message.content) for message in self._follow_up),
         )
 
-    def _take(self, queue: deque[UserMessage]) -> tuple[UserMessage, ...]:
-        if not queue:
-            return ()
-        if self._mode == "one-at-a-time":
-            return (queue.popleft(),)
-        taken = tuple(queue)
-        queue.clear()
-        return taken
+
+def _take(queue: deque[UserMessage], mode: QueueMode) -> tuple[UserMessage, ...]:
+    if not queue:
+        return ()
+    if mode == "one-at-a-time":
+        return (queue.popleft(),)
+    taken = tuple(queue)
+    queue.clear()
+    return taken

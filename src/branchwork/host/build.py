@@ -10,6 +10,7 @@ from branchwork.agent.context import Context
 from branchwork.agent.core import AgentParts
 from branchwork.agent.gate import OpenGate
 from branchwork.agent.hub import EventHub
+from branchwork.agent.queue import InputQueue
 from branchwork.agent.toolset import Tool
 from branchwork.errors import UserError
 from branchwork.host import points
@@ -172,6 +173,7 @@ def _make_agent(host: "Host", built: Built, session: Session, hub: EventHub, use
         scratch=scratch_directory(session.header.id),
         env=world.env,
         tree=built.tree,
+        queue=InputQueue(settings.queue.steering, settings.queue.follow_up),
         retry=settings.retry,
         compaction=settings.compaction,
         repeat_stop=settings.repeat_stop,

@@ -97,8 +97,10 @@ def places(kind: Kind, world: World) -> Iterator[Place]:
 
 
 def _all(kind: Kind, world: World) -> Iterator[Place]:
-    if kind != "prompts":  # data/prompts holds the program's own texts
-        yield Place(Path(__file__).parent.parent / "data" / kind, "package")
+    """What was named for this run, the person's own, the project's, what settings name, what comes along: a project
+    does not replace what a person made, and what ships can be replaced by anybody."""
+    for path in world.given_paths.get(kind, ()):
+        yield Place(path, "given")
     for path in _user_places(kind, world):
         yield Place(path, "user")
     if world.trusted:
@@ -106,8 +108,8 @@ def _all(kind: Kind, world: World) -> Iterator[Place]:
             yield Place(path, "project")
     for path in world.settings_paths.get(kind, ()):
         yield Place(path, "settings")
-    for path in world.given_paths.get(kind, ()):
-        yield Place(path, "given")
+    if kind != "prompts":  # data/prompts holds the program's own texts
+        yield Place(Path(__file__).parent.parent / "data" / kind, "package")
 
 
 def _user_places(kind: Kind, world: World) -> list[Path]:

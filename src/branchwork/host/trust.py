@@ -41,10 +41,10 @@ class Decision(Struct, frozen=True, kw_only=True):
         """One line for a person who has not decided yet and would miss something; else None."""
         if self.source != "default" or not self.skipped:
             return None
-        what = ", ".join(self.skipped)
+        what, folder = ", ".join(self.skipped), shlex.quote(str(self.project))
         return (
             f"{self.project} is not trusted, so these were not loaded: {what}; "
-            f"`branchwork trust {shlex.quote(str(self.project))}` loads them from now on, --no instead never"
+            f"run `branchwork trust {folder}` to load them, or `branchwork trust --no {folder}` to hear no more of it"
         )
 
 
