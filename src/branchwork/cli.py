@@ -11,11 +11,12 @@ if TYPE_CHECKING:
 COMMANDS = ("auth", "demo", "export", "extensions", "models", "sessions", "trust")
 """Each is a module of `branchwork.frontends.commands`."""
 
-YOUNG_OBJECTS = 50_000
+YOUNG_OBJECTS = 150_000
 """Objects that make the cyclic garbage collector look for garbage (Python's own figure is 700).
 
-Resuming a long session makes hundreds of thousands of objects, all of them to stay: looking at them again and again
-takes as long as reading them. What reference counting leaves behind is little here (tracebacks, finished tasks).
+Starting makes 50,000 and resuming a session of 20,000 entries as many again, all of them to stay: looking at them
+again and again takes as long as reading them. What reference counting leaves behind is little here (tracebacks,
+finished tasks).
 """
 
 LEVELS = ("off", "minimal", "low", "medium", "high", "xhigh", "max")
@@ -60,7 +61,7 @@ def _tune_collector() -> None:
     import gc
 
     gc.set_threshold(YOUNG_OBJECTS, 10, 10)
-    atexit.register(gc.freeze)  # the system takes the memory back faster than a last collection finds out what is garbage
+    atexit.register(gc.freeze)  # else Python's end searches for garbage in memory that the system takes back anyway
 
 
 def _command(name: str, words: list[str], console: "Console") -> int:

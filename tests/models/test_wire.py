@@ -10,8 +10,8 @@ from branchwork.models.adapters.anthropic_encode import MessagesEncoder, Message
 from branchwork.models.adapters.openai_chat import OpenAIChatModel
 from branchwork.models.adapters.openai_encode import ChatEncoder, ChatOptions
 from branchwork.models.base import Transcript
-from branchwork.models.conversation import rules_for
-from branchwork.models.wire import KEPT_TRANSCRIPTS, SEGMENT_BYTES, Histories, MessageEncoder, WireHistory, dumps
+from branchwork.models.conversation import Group, rules_for
+from branchwork.models.wire import KEPT_TRANSCRIPTS, SEGMENT_BYTES, STEP, Histories, MessageEncoder, WireHistory, dumps
 from branchwork.session.entries import JSONObject, Message
 from branchwork.testing.script import Wire
 from branchwork.testing.server_anthropic import ANTHROPIC
@@ -78,6 +78,44 @@ def test_an_unanswered_call_that_gets_its_result_late_costs_one_new_start() -> N
     assert "interrupted" in joined(history.chunks(transcript))[2]["content"]
     transcript.append(result("a", "late"))
     assert joined(history.chunks(transcript))[2]["content"] == "late"
+
+
+class Watched:
+    """An encoder that notes how many groups it is given at a time."""
+
+    def __init__(self, inner: MessageEncoder) -> None:
+        self.inner = inner
+        self.sizes: list[int] = []
+
+    def encode(self, groups: Sequence[Group]) -> list[bytes]:
+        self.sizes.append(len(groups))
+        return self.inner.encode(groups)
+
+    def mark(self, message: bytes, own: bytes | None = None) -> bytes:
+        return self.inner.mark(message, own)
+
+
+@both
+def test_a_long_history_is_encoded_in_steps_and_each_group_once(api: str, encoder: MessageEncoder) -> None:
+    watched = Watched(encoder)
+    history = WireHistory(rules_for(info(api)), watched)
+    transcript = Transcript([user("go"), *(message for number in range(3 * STEP) for message in turn(number))])
+    assert len(joined(history.chunks(transcript))) == len(transcript.messages)
+    assert max(watched.sizes) <= STEP
+    assert history.groups_encoded == 1 + 3 * STEP
+
+
+@both
+def test_a_result_that_comes_steps_after_its_call_costs_one_new_start(api: str, encoder: MessageEncoder) -> None:
+    history = WireHistory(rules_for(info(api)), encoder)
+    turns = [message for number in range(2 * STEP) for message in turn(number)]
+    transcript = Transcript([user("go"), reply(call("late")), *turns, result("late", "at last")])
+    assert b"at last" in b"".join(history.chunks(transcript))
+    assert history.groups_encoded <= 2 * (2 + 2 * STEP)
+    transcript.append(*turn(3 * STEP))
+    before = history.groups_encoded
+    assert b"at last" in b"".join(history.chunks(transcript))
+    assert history.groups_encoded - before <= 2
 
 
 # ---- validity --------------------------------------------------------------------------------------------

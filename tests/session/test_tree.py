@@ -1,5 +1,6 @@
 """The tree: appending, navigating, reopening."""
 
+import gc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,15 +17,17 @@ from branchwork.session.entries import (
     CompactionEntry,
     CustomEntry,
     LabelEntry,
+    MessageEntry,
     ModelChangeEntry,
     SessionInfoEntry,
     UnknownEntry,
 )
+from branchwork.session.index import Node
 from branchwork.session.store import SessionWriteError
 from branchwork.session.tree import NoSuchEntry, Session, new_header
 from branchwork.testing.clock import FakeClock, SequentialIds
 from branchwork.testing.memory_store import MemoryStore
-from tests.session.builders import DATA, created, ids_of, line, only_file, opened, replied, said, texts, write
+from tests.session.builders import DATA, created, ids_of, line, only_file, opened, replied, resulted, said, texts, write
 from tests.session.builders import header as header_line
 
 
@@ -384,3 +387,18 @@ def test_opening_decodes_no_entry(big: Callable[[int], Path]) -> None:
         session.entry("00000005")
         session.entry("00000005")
         assert session.decoded == 1
+
+
+def test_what_a_session_keeps_gives_the_garbage_collector_nothing_to_look_at() -> None:
+    session = created(None)
+    stored = session.append(said("one"), replied("two", calls=["c"]), resulted("c", "three"))
+    messages = [entry.message for entry in stored if isinstance(entry, MessageEntry)]
+    assert not any(gc.is_tracked(each) for each in (*stored, *messages))
+
+
+def test_a_session_of_any_length_can_be_let_go() -> None:
+    node = None
+    for number in range(200_000):  # deeper than the C stack, if each node's end were that of its parent
+        node = Node("n", "message", node, number, 1, 0, 1, number, "")
+    assert node is not None
+    del node

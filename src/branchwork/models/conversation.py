@@ -292,6 +292,8 @@ def _continue() -> UserTurn:
 def _parts(content: str | Sequence[Text | Image], rules: Rules) -> tuple[Text | Image, ...]:
     if isinstance(content, str):
         return () if _blank(content) else (Text(clean(content)),)
+    if len(content) == 1 and isinstance(content[0], Text) and content[0].text.isascii():
+        return () if _blank(content[0].text) else tuple(content)
     parts: list[Text | Image] = []
     for part in content:
         match part:
@@ -373,7 +375,7 @@ def _is_clean(value: Any) -> bool:
     if isinstance(value, str):
         return value.isascii() or clean(value) is value
     if isinstance(value, dict):
-        return all(map(_is_clean, value)) and all(map(_is_clean, value.values()))
+        return (all(map(str.isascii, value)) or all(map(_is_clean, value))) and all(map(_is_clean, value.values()))
     return all(map(_is_clean, value)) if isinstance(value, list) else True
 
 

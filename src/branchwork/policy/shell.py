@@ -20,7 +20,16 @@ if TYPE_CHECKING:
 MAX_BYTES = 48 * 1024
 """Longer texts rate S unread, which bounds the time."""
 
-_ODD = re.compile("[\x00-\x08\x0b-\x1f\x7f\x85\u00a0\u1680\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff\ud800-\udfff]")
+MAX_DOCUMENTS = 16
+"""Here-documents in one text. The parser is slow with many that do not end."""
+
+MAX_NESTING = 100
+"""Brackets of any kind open at once, quoted ones included. The parser itself is not asked about deeper texts."""
+
+_ODD = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f\x85\u00a0\u1680\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff\ud800-\udfff]"
+)
+_BRACKET = re.compile(r"[(){}\[\]]")
 _ENDLESS_REDIRECT = re.compile(r"(\d?>>?\|?)\s*\Z")
 _SPACED_DESCRIPTOR = re.compile(r">\s+&(\d)")
 _DUPLICATES = re.compile(r"[\d}]\s*<|<&|>&\s*([3-9]|\d\d|\$|\{)")
@@ -53,10 +62,25 @@ def normal(path: str) -> str:
 
 def judge_script(found: Judge, command: str, state: State) -> None:
     """Add what a text does as a shell script to `found`. Raises `Beyond`."""
+    if "\\\n" in command:
+        as_written = Judge(found.settings, found.tables)
+        as_written.depth, as_written.left = found.depth, found.left
+        _judge_text(as_written, command, state)
+        found.left = as_written.left
+        found.flag(as_written.verdict, as_written.rule, as_written.reason)
+        command = command.replace("\\\n", "")
+    _judge_text(found, command, state)
+
+
+def _judge_text(found: Judge, command: str, state: State) -> None:
+    """Line continuations are joined by the caller, because the parser takes them for blanks; where they are none, as in
+    single quotes and comments, the text as written has been judged, too."""
     from branchwork.policy.shell_nets import suspicious
     from branchwork.policy.shell_walk import Walker
 
-    if len(command) > MAX_BYTES:
+    if len(command) > MAX_BYTES or (len(command) > MAX_NESTING and _nesting(command) > MAX_NESTING):
+        raise Beyond
+    if command.count("<<") > MAX_DOCUMENTS:
         raise Beyond
     source = command.encode("utf-8", "surrogatepass")
     if _ODD.search(command) or MARKS.search(command):
@@ -78,6 +102,15 @@ def judge_script(found: Judge, command: str, state: State) -> None:
         Walker(found, source).run(root, state)
     except UnicodeDecodeError:
         found.flag("S", "odd-characters", "The command is not valid text.")
+
+
+def _nesting(command: str) -> int:
+    depth = deepest = 0
+    for bracket in _BRACKET.findall(command):
+        depth += 1 if bracket in "([{" else -1
+        deepest = max(deepest, depth)
+        depth = max(depth, 0)
+    return deepest
 
 
 def _mended(command: str) -> str:

@@ -22,10 +22,7 @@ def verbs(run: Commands, call: Call, own: Spec) -> None:
     while table is not None:
         found = scan(args, table.spec, permute=False)
         judge_options(judge, where.replace(" ", "-"), found, call.state)
-        if table.dashed and args[:1]:
-            operands = [args[0], *args[1:]]
-        else:
-            operands = found.operands
+        operands = args if table.dashed else found.operands
         if not operands:
             if table.bare != "A" and not ({"--version", "-v", "-V", "--help", "-h"} & set(args)):
                 judge.flag("B", f"{where}-writes".replace(" ", "-"), f"`{where}` alone changes things.")
@@ -37,10 +34,14 @@ def verbs(run: Commands, call: Call, own: Spec) -> None:
         lower = verb if table.dashed else verb.lower()
         deeper = judge.tables.verbs.get(f"{name} {lower}") if where == name else None
         if deeper is None:
-            rating = table.ratings.get(lower) or (_dashed(lower, table.ratings) if table.dashed else None) or table.other
+            rating = (
+                table.ratings.get(lower) or (_dashed(lower, table.ratings) if table.dashed else None) or table.other
+            )
             if rating != "A":
                 what = "changes things" if rating == "B" else "runs code that cannot be seen here"
-                judge.flag("B" if rating == "B" else "S", f"{where}-{lower}".replace(" ", "-"), f"`{where} {verb}` {what}.")
+                judge.flag(
+                    "B" if rating == "B" else "S", f"{where}-{lower}".replace(" ", "-"), f"`{where} {verb}` {what}."
+                )
             _arguments(run, call, f"{name} {lower}", args, "*" in table.project or lower in table.project)
         table, where = deeper, f"{name} {lower}"
 
@@ -64,9 +65,13 @@ def _arguments(run: Commands, call: Call, verb: str, args: list[str], project: b
         judge_unknown_words(judge, verb, args)
 
 
+_GO_WRITES = (
+    "-o -coverprofile -cpuprofile -memprofile -blockprofile -mutexprofile -trace -outputdir "
+    "-test.coverprofile -test.outputdir"
+)
 _GO = "-toolexec -exec -vettool -overlay -modfile"
 _ARGUMENTS = {
-    "go test": spec("go", {"single": True, "opaque": _GO, "write": "-o -coverprofile -cpuprofile -memprofile -blockprofile -mutexprofile -trace -outputdir -test.coverprofile -test.outputdir"}),
+    "go test": spec("go", {"single": True, "opaque": _GO, "write": _GO_WRITES}),
     "go build": spec("go", {"single": True, "opaque": _GO, "write": "-o", "refuse": "-i"}),
     "go vet": spec("go", {"single": True, "opaque": _GO, "refuse": "-fix"}),
     "go list": spec("go", {"single": True, "opaque": _GO}),
@@ -120,7 +125,8 @@ def make(run: Commands, call: Call, own: Spec) -> None:
 _MAKE = spec(
     "make",
     {
-        "value": "-C -f -I -l -o -W --directory --file --makefile --include-dir --old-file --assume-old --what-if --new-file --assume-new",
+        "value": "-C -f -I -l -o -W --directory --file --makefile --include-dir"
+        " --old-file --assume-old --what-if --new-file --assume-new",
         "refuse": "--eval -E",
         "opaque": "-e --environment-overrides -t --touch",
     },

@@ -57,7 +57,7 @@ def _alias(run: Commands, call: Call) -> Flow:
         elif equals:
             if name in run.judge.tables.words["builtins.names"]:
                 run.judge.flag("S", "alias-shadows-builtin", f"An alias named {name!r} changes what the script means.")
-            run.script(f"{value} \"$@\"" if re.fullmatch(r"[\w./ =-]+", value) else value, call.state)
+            run.script(f'{value} "$@"' if re.fullmatch(r"[\w./ =-]+", value) else value, call.state)
     return call.state, call.state
 
 

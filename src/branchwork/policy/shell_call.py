@@ -35,7 +35,7 @@ class Commands(Protocol):
 
 def blurred(state: State) -> State:
     """The state after something that may have changed all of it."""
-    unknown = {name: Unknown("$" + name) for name in state.variables}
+    unknown: dict[str, str] = {name: Unknown("$" + name) for name in state.variables}
     for name in ("HOME", "TMPDIR", "PWD"):
         unknown[name] = Unknown("$" + name)
     return State(state.cwds | {None}, unknown)

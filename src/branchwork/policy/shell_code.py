@@ -26,9 +26,13 @@ def sed(run: Commands, call: Call, _: Spec) -> None:
     scripts = found.values("-e", "--expression")
     files = found.values("-f", "--file")
     longs = [option.name for option in found.options if option.name.startswith("--")]
-    scripts += [o.value for o in found.options if o.value and o.name not in _SED.kinds and "--expression".startswith(o.name)]
+    scripts += [
+        o.value for o in found.options if o.value and o.name not in _SED.kinds and "--expression".startswith(o.name)
+    ]
     operands = found.operands
-    inplace = bool(found.kind("inplace")) or any(re.match(r"-[nEruszb]*[iI]", word) for word in words if word[:2] != "--")
+    inplace = bool(found.kind("inplace")) or any(
+        re.match(r"-[nEruszb]*[iI]", word) for word in words if word[:2] != "--"
+    )
     if not scripts and not files and not any(len(n) > 2 and "--file".startswith(n) for n in longs):
         if inplace and operands[:1] == [""]:
             operands = operands[1:]
@@ -80,7 +84,7 @@ def awk(run: Commands, call: Call, _: Spec) -> None:
 
 
 def plain_awk(text: str) -> bool:
-    """Nothing after a `print` that could be a redirect, no pipe, no `system`, no `@`. Strings are not told from code."""
+    """Nothing after a `print` that could be a redirect, no pipe, no `system`, no `@`. Strings count as code."""
     if re.search(r"system|getline|@|\\\n", text):
         return False
     first = re.search(r"print", text)
@@ -91,11 +95,12 @@ def plain_awk(text: str) -> bool:
 
 
 _PERL_WORD = re.compile(r"[A-Za-z_]\w*")
-_PERL_KNOWN = frozenset(
-    ["print", "printf", "say", "if", "unless", "and", "or", "not", "eq", "ne", "lt", "gt", "le", "ge", "x", "lc", "uc", "length", "join", "split", "next", "last", "chomp", "chop", "substr", "index", "BEGIN", "END", "my", "undef", "else"]
-)
 _PERL_SUBSTITUTE = re.compile(
-    r"\b(?:s(?P<a>[/|#,!])[^\n]*?(?P=a)[^\n]*?(?P=a)[gimsx]*|(?:y|tr)(?P<b>[/|#,!])[^\n]*?(?P=b)[^\n]*?(?P=b)[cdsr]*|(?:m(?P<c>[|#,!])[^\n]*?(?P=c)|/[^/\n]*/)[gimsx]*)(?=\s*(?:[;})]|$|and|or|if|unless|&&|\|\|))"
+    r"""(?: \bs(?P<a>[/|#,!])(?:(?!(?P=a))[^\n\\]|\\.)*(?P=a)(?:(?!(?P=a))[^\n\\]|\\.)*(?P=a)[gimsx]*
+    | \b(?:y|tr)(?P<b>[/|#,!])(?:(?!(?P=b))[^\n\\]|\\.)*(?P=b)(?:(?!(?P=b))[^\n\\]|\\.)*(?P=b)[cdsr]*
+    | (?<![\w)$])/(?:[^/\n\\]|\\.)*/[gimsx]* )
+    (?=\s*(?:[;})]|$|and\b|or\b|if\b|unless\b|&&|\|\|))""",
+    re.VERBOSE,
 )
 
 
@@ -141,24 +146,29 @@ def perl(run: Commands, call: Call, own: Spec) -> None:
     if any(isinstance(word, Unknown) or re.search(r"[|<>]", word) for word in operands) and codes:
         judge.flag("S", f"{own.name}-operand", f"`{own.name}` may take the name of a file for a command.")
     for code in codes:
-        _inline(run, call, own.name, code, plain=own.name == "perl" and plain_perl(code))
+        _inline(
+            run, call, own.name, code, plain=own.name == "perl" and plain_perl(code, judge.tables.words["perl.words"])
+        )
 
 
-def plain_perl(code: str) -> bool:
-    if isinstance(code, Unknown) or (re.search(r"[`@<>&|]|\$\{|\(\?\??\{|\bq[qxwr]?\b|=~\s*s|\*|e\w*\s*$", code.replace("print", "")) and code not in ("print", "1")):
+def plain_perl(code: str, known: frozenset[str]) -> bool:
+    if isinstance(code, Unknown) or (
+        re.search(r"[`@<>&|]|\$\{|\(\?\??\{|\bq[qxwr]?\b|=~\s*s|\*|e\w*\s*$", code.replace("print", ""))
+        and code not in ("print", "1")
+    ):
         return False
     rest = _PERL_SUBSTITUTE.sub(" ", code)
     rest = re.sub(r'"[^"$@\\]*"|\$[\w.,;/]', " ", rest)
-    return all(word in _PERL_KNOWN for word in _PERL_WORD.findall(rest)) and "/" not in rest
+    return all(word in known for word in _PERL_WORD.findall(rest)) and "/" not in rest
 
 
 def _inline(run: Commands, call: Call, name: str, code: str, *, plain: bool = False) -> None:
     """Code of another language. Some of it is a shell command in disguise, which is worth a clear answer."""
     if plain:
         return
-    if not isinstance(code, Unknown) and re.fullmatch(r"[A-Za-z][\w-]*( +[\w./~-]+)+", code):
-        if run.would_write(code.split(), call.state):
-            run.judge.flag("B", "inline-shell-command", f"`{name}` gets a command that writes.")
+    plain_words = not isinstance(code, Unknown) and re.fullmatch(r"[A-Za-z][\w-]*( +[\w./~-]+)+", code)
+    if plain_words and run.would_write(code.split(), call.state):
+        run.judge.flag("B", "inline-shell-command", f"`{name}` gets a command that writes.")
     run.judge.flag("S", f"{name}-code", f"What the code given to `{name}` does cannot be seen.")
 
 
@@ -178,7 +188,7 @@ def interpreter(run: Commands, call: Call, own: Spec) -> None:
 
 
 def python(run: Commands, call: Call, own: Spec) -> None:
-    judge, args, words = run.judge, call.args, run.judge.tables.words
+    judge, args = run.judge, call.args
     index = 0
     while index < len(args) and args[index][:1] == "-" and args[index] != "-":
         word = args[index]
@@ -214,12 +224,16 @@ def _module(run: Commands, call: Call, module: str, rest: list[str]) -> None:
         judge.flag("S", "python-module", f"What `python -m {module}` does is not known.")
 
 
-_SQL_READS = re.compile(r"\s*(select|explain|show|pragma\s+\w+(\(\w+\))?\s*;?\s*$|values|\\d|\\l|\\conninfo|\\dt)", re.IGNORECASE)
+_SQL_READS = re.compile(
+    r"\s*(select|explain|show|pragma\s+\w+(\(\w+\))?\s*;?\s*$|values|\\d|\\l|\\conninfo|\\dt)", re.IGNORECASE
+)
 _SQL_RISKY = re.compile(
     r"writefile|readfile|load_extension|edit\s*\(|\binto\b|;.*\S|lo_export|pg_\w*(file|terminate|reload)|dblink|copy|\\[gowci!]|\n\s*[.\\]|\||`|program",
     re.IGNORECASE | re.DOTALL,
 )
-_SQL_WRITES = re.compile(r"\s*(insert|update|delete|drop|create|alter|replace|vacuum|reindex|attach|truncate|grant|revoke)\b", re.IGNORECASE)
+_SQL_WRITES = re.compile(
+    r"\s*(insert|update|delete|drop|create|alter|replace|vacuum|reindex|attach|truncate|grant|revoke)\b", re.IGNORECASE
+)
 _DOT_READS = re.compile(
     r"\s*\.(tables|schema|fullschema|indexes|indices|databases|dbinfo|dump|headers?|mode|width|show|stats|help|quit|exit|separator|nullvalue|timer|echo)\b[^|>`]*\Z",
     re.IGNORECASE,
@@ -251,7 +265,16 @@ def sqlite(run: Commands, call: Call, own: Spec) -> None:
             continue
         if word[:1] == "-" and len(word) > 1:
             name = word.lstrip("-")
-            if name in ("init", "A", "archive", "vfs", "zip", "deserialize", "append", "interactive") or name.startswith("A"):
+            if name in (
+                "init",
+                "A",
+                "archive",
+                "vfs",
+                "zip",
+                "deserialize",
+                "append",
+                "interactive",
+            ) or name.startswith("A"):
                 run.judge.flag("S", "sqlite3-option", f"`sqlite3 {word}` runs what is not on the command line.")
             if name in ("version", "help"):
                 return
@@ -288,6 +311,15 @@ def psql(run: Commands, call: Call, _: Spec) -> None:
         run.judge.flag("S", "psql-input", "`psql` reads statements that are not on the command line.")
 
 
+def pager(run: Commands, call: Call, own: Spec) -> None:
+    """`less +CMD` types CMD; only places to start at are plain."""
+    for word in call.args:
+        if word.startswith("+") and not re.fullmatch(r"\+{1,2}(\d*[GgF]?|/[^\n]*)", word):
+            run.judge.flag("S", "less-keys", f"`{own.name} {word!s}` types commands.")
+    judge_spec(run.judge, own, own.name, call.args, call.state)
+
+
 HANDLERS: dict[str, Callable[[Commands, Call, Spec], None]] = {
     "sed": sed, "awk": awk, "perl": perl, "interpreter": interpreter, "python": python, "sqlite": sqlite, "psql": psql,
+    "pager": pager,
 }  # fmt: skip

@@ -13,10 +13,39 @@ from branchwork.policy.shell_tables import Spec
 from branchwork.policy.shell_words import EVALUATED
 
 RESERVED = frozenset(
-    ["{", "}", "(", ")", "((", "[[", "!", "if", "then", "elif", "else", "fi", "for", "while", "until", "do", "done", "case", "esac", "select", "function", "in", ";"]
+    [
+        "{",
+        "}",
+        "(",
+        ")",
+        "((",
+        "[[",
+        "!",
+        "if",
+        "then",
+        "elif",
+        "else",
+        "fi",
+        "for",
+        "while",
+        "until",
+        "do",
+        "done",
+        "case",
+        "esac",
+        "select",
+        "function",
+        "in",
+        ";",
+    ]
 )
 _VERSION = re.compile(r"[\d.]+\Z|[.-].*\Z")
-_COMPILERS = frozenset(["gcc", "cc", "clang", "g++", "c++", "clang++", "tcc", "ld", "ar", "node", "python", "python3", "make"])
+_COMPILERS = frozenset(
+    ["gcc", "cc", "clang", "g++", "c++", "clang++", "tcc", "ld", "ar", "node", "python", "python3", "make"]
+)
+
+MAX_VALUE = 4096
+"""Longer values are not followed: a few doublings would fill the memory."""
 
 HANDLERS: dict[str, Callable[["Runner", Call, Spec], None]] = {
     **shell_builds.HANDLERS,
@@ -145,16 +174,22 @@ class Runner:
             judge.split_plainly = False
         elif name == "NODE_OPTIONS" and not (known and re.fullmatch(r"[ ]*(--max-old-space-size=\d+)?[ ]*", value)):
             judge.flag("B", "environment-injection", "`NODE_OPTIONS=` can make node run another file.")
+        self.evaluated(name, value)
+        return state.having(name, value if len(value) <= MAX_VALUE else Unknown("$" + name))
+
+    def evaluated(self, name: str, value: str) -> None:
         if EVALUATED.search(value):
-            judge.flag("S", "evaluated-text", f"`{name}` holds a command that the shell may run when it evaluates it.")
-        return state.having(name, value)
+            self.judge.flag(
+                "S", "evaluated-text", f"`{name}` holds a command that the shell may run as it evaluates it."
+            )
 
     def _program(self, name: str, value: str) -> None:
         if name in ("LESS", "MORE", "MANOPT", "MANROFFOPT"):
             if isinstance(value, Unknown) or not re.fullmatch(r"[-A-NP-Za-np-zO#=\d ]*", value) or "O" in value:
                 self.judge.flag("S", "environment-injection", f"`{name}=` can make a pager run or write something.")
         elif not harmless(self.judge, value) and not (
-            not isinstance(value, Unknown) and value.rsplit("/", 1)[-1] in _COMPILERS | self.judge.tables.words["shells.names"]
+            not isinstance(value, Unknown)
+            and value.rsplit("/", 1)[-1] in _COMPILERS | self.judge.tables.words["shells.names"]
         ):
             self.judge.flag("B", "environment-injection", f"`{name}=` makes other programs run {str(value)!r}.")
 

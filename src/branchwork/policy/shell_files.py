@@ -6,7 +6,7 @@ from collections.abc import Callable
 from branchwork.policy.shell_call import Call, Commands
 from branchwork.policy.shell_options import Scan, judge_options, judge_unknown_words, scan
 from branchwork.policy.shell_paths import place
-from branchwork.policy.shell_state import Unknown
+from branchwork.policy.shell_state import Glob, Unknown
 from branchwork.policy.shell_tables import Spec, spec
 
 
@@ -56,7 +56,11 @@ def copy(run: Commands, call: Call, own: Spec) -> None:
     """`cp`, `mv`, `install`, `ln`. What `mv` takes away counts as written; a link to the outside is a way out."""
     judge, state, name = run.judge, call.state, call.name.removeprefix("g")
     found = scan(call.args, _COPY)
-    folder = [option.value or "" for option in found.options if "--target-directory".startswith(option.name) and len(option.name) > 4]
+    folder = [
+        option.value or ""
+        for option in found.options
+        if "--target-directory".startswith(option.name) and len(option.name) > 4
+    ]
     folder += found.values("-t")
     judge_options(judge, name, found, state)
     operands = found.operands
@@ -73,7 +77,9 @@ def copy(run: Commands, call: Call, own: Spec) -> None:
     linking = name == "ln" or (name == "cp" and _links(found))
     for source in sources if linking else ():
         if ".." in source or place(source, state.cwds | {judge.tmp}, judge.tmp) not in ("scratch", "scratch-root"):
-            judge.flag("B", "link-leads-out", f"A link to {str(source)!r} would let later writes leave the scratch directory.")
+            judge.flag(
+                "B", "link-leads-out", f"A link to {str(source)!r} would let later writes leave the scratch directory."
+            )
     if len(operands) > 1 or folder:
         judge_unknown_words(judge, name, operands)
 
@@ -88,9 +94,12 @@ def _links(found: Scan) -> bool:
 _TAR = spec(
     "tar",
     {
-        "value": "-b -C -H -K -L -N -T -V -X --exclude --directory --format --transform --xform --strip-components --files-from --exclude-from --owner --group --mode --mtime --newer --label --blocking-factor --record-size --hole-detection --starting-file",
+        "value": "-b -C -H -K -L -N -T -V -X --exclude --directory --format --transform --xform --strip-components"
+        " --files-from --exclude-from --owner --group --mode --mtime --newer --label"
+        " --blocking-factor --record-size --hole-detection --starting-file",
         "write": "--index-file -g --listed-incremental --volno-file",
-        "run": "-F -I --use-compress-program --to-command --checkpoint-action --rmt-command --rsh-command --info-script --new-volume-script",
+        "run": "-F -I --use-compress-program --to-command --checkpoint-action"
+        " --rmt-command --rsh-command --info-script --new-volume-script",
         "refuse": "--remove-files --absolute-names -P",
         "dir": "-f --file",
     },
@@ -98,7 +107,7 @@ _TAR = spec(
 
 
 def tar(run: Commands, call: Call, _: Spec) -> None:
-    """`x` writes where -C says, `c`, `r`, `u`, `A` write the archive, `t` and `d` read; the first word may lack its dash."""
+    """`x` writes where -C says, `c`, `r`, `u`, `A` write the archive, others read; the first word may lack its dash."""
     judge, args = run.judge, list(call.args)
     if args and re.fullmatch(r"[A-Za-z]+", args[0]) and not isinstance(args[0], Unknown):
         args = _old_style(args)
@@ -106,6 +115,8 @@ def tar(run: Commands, call: Call, _: Spec) -> None:
     found = scan(args, _TAR)
     judge_options(judge, "tar", found, state)
     judge_unknown_words(judge, "tar", args)
+    if any(isinstance(word, Glob) and word[0] in "*?[" for word in args):
+        judge.flag("S", "tar-wildcard", "`tar` may take the name of a file for an option; `./*` cannot be one.")
     letters = {option.name for option in found.options}
     longs = [name for name in letters if name.startswith("--") and len(name) > 3]
 
@@ -120,7 +131,12 @@ def tar(run: Commands, call: Call, _: Spec) -> None:
     if mode("-x", "--extract", "--get") and not mode("-O", "--to-stdout"):
         for folder in folders or ["."]:
             judge.write(folder, state, "tar-extracts", "`tar`")
-    if mode("-c", "--create") or mode("-r", "--append") or mode("-u", "--update") or mode("-A", "--catenate", "--concatenate", "--delete"):
+    if (
+        mode("-c", "--create")
+        or mode("-r", "--append")
+        or mode("-u", "--update")
+        or mode("-A", "--catenate", "--concatenate", "--delete")
+    ):
         for archive in archives:
             if archive != "-":
                 judge.write(archive, state, "tar-writes", "`tar`")
@@ -159,7 +175,9 @@ def curl(run: Commands, call: Call, own: Spec) -> None:
 
 
 def _inside(folder: str, name: str) -> str:
-    return Unknown(f"{folder}/{name}") if isinstance(folder, Unknown) or isinstance(name, Unknown) else f"{folder}/{name}"
+    return (
+        Unknown(f"{folder}/{name}") if isinstance(folder, Unknown) or isinstance(name, Unknown) else f"{folder}/{name}"
+    )
 
 
 _WGET_TARGETS = spec("wget", {"value": "-O --output-document -P --directory-prefix"})
@@ -168,7 +186,7 @@ _WGET_TARGETS = spec("wget", {"value": "-O --output-document -P --directory-pref
 def wget(run: Commands, call: Call, own: Spec) -> None:
     judge, state = run.judge, call.state
     merged = Spec(
-        name="wget", kinds={**own.kinds, **_WGET_TARGETS.kinds}, longs=(*own.longs, "--output-document", "--directory-prefix"),
+        name="wget", kinds={**own.kinds, **_WGET_TARGETS.kinds}, longs=(*own.longs, *_WGET_TARGETS.kinds),
         dangerous=True,
     )  # fmt: skip
     found = scan(call.args, merged)
@@ -216,7 +234,11 @@ def sysctl(run: Commands, call: Call, own: Spec) -> None:
 
 
 def exiftool(run: Commands, call: Call, _: Spec) -> None:
-    if any(re.match(r"-[\w:*]+[-+^<]?[=<]|-(o|w|W|tagsout|textout|config|@|geotag|overwrite|delete)", w) or (w[:1] != "-" and "=" in w) for w in call.args):
+    if any(
+        re.match(r"-[\w:*]+[-+^<]?[=<]|-(o|w|W|tagsout|textout|config|@|geotag|overwrite|delete)", w)
+        or (w[:1] != "-" and "=" in w)
+        for w in call.args
+    ):
         run.judge.flag("B", "exiftool-writes", "`exiftool` changes files.")
     if call.name == "exiv2" and call.args[:1] not in (["pr"], ["print"], ["-pa"]):
         run.judge.flag("B", "exiv2-writes", "`exiv2` changes files.")

@@ -17,7 +17,18 @@ _GLOBAL = spec(
     },
 )
 _CONFIG_READS = frozenset(
-    ["-l", "--list", "--get", "--get-all", "--get-regexp", "--get-urlmatch", "--get-color", "--get-colorbool", "--show-origin", "--show-scope"]
+    [
+        "-l",
+        "--list",
+        "--get",
+        "--get-all",
+        "--get-regexp",
+        "--get-urlmatch",
+        "--get-color",
+        "--get-colorbool",
+        "--show-origin",
+        "--show-scope",
+    ]
 )
 _CONFIG = spec(
     "git config",
@@ -42,7 +53,8 @@ _TAG = spec(
     "git tag",
     {
         "value": "--contains --no-contains --merged --no-merged --sort --points-at --format",
-        "refuse": "-a -s -u -d -f -m -F -e --annotate --sign --local-user --delete --force --message --file --edit --cleanup",
+        "refuse": "-a -s -u -d -f -m -F -e --annotate --sign --local-user --delete --force --message --file --edit "
+        "--cleanup",
         "safe": "-l --list -v --verify -n",
     },
 )
@@ -81,7 +93,9 @@ def git(run: Commands, call: Call, _: Spec) -> None:
     if any("::" in word or word.startswith("--output") for word in args) and verb in ("ls-remote", "remote", "archive"):
         judge.flag("B", "git-transport", "An address with `::` makes git run a program.")
     if verb not in ("version", "help", "var", "check-ref-format") and any(_scratch(run, cwd) for cwd in state.cwds):
-        judge.flag("S", "git-settings-in-scratch", "A repository in the scratch directory may have settings that run programs.")
+        judge.flag(
+            "S", "git-settings-in-scratch", "A repository in the scratch directory may have settings that run programs."
+        )
 
 
 def _scratch(run: Commands, cwd: str | None) -> bool:
@@ -101,7 +115,9 @@ def _setting(run: Commands, value: str | None) -> None:
     key, equals, rest = value.partition("=")
     text = f"{key.lower()}{equals}{rest}"
     safe = not isinstance(value, Unknown) and any(
-        text == good or (good.endswith(".") and text.startswith(good)) or ("=" not in good and key.lower().startswith(good))
+        text == good
+        or (good.endswith(".") and text.startswith(good))
+        or ("=" not in good and key.lower().startswith(good))
         for good in run.judge.tables.config
     )
     if key.lower().startswith(("log.", "status.", "diff.")) and key.lower().count(".") > 1:
@@ -118,9 +134,13 @@ def _mixed(run: Commands, verb: str, args: list[str], entry: dict[str, Any]) -> 
     elif isinstance(first, Unknown):
         good = False
     else:
-        good = first in entry["read"].split() or (
-            entry.get("other", False) and first not in entry.get("write", "").split()
-        ) or (entry.get("single", False) and len(operands) == 1 and not any(w.startswith(("-d", "--d")) for w in args))
+        good = (
+            first in entry["read"].split()
+            or (entry.get("other", False) and first not in entry.get("write", "").split())
+            or (
+                entry.get("single", False) and len(operands) == 1 and not any(w.startswith(("-d", "--d")) for w in args)
+            )
+        )
     if not good:
         run.judge.flag("B", f"git-{verb}", f"`git {verb} {first or ''}`".rstrip() + " changes the repository.")
     judge_options(run.judge, f"git-{verb}", scan(args, run.judge.tables.git_verbs[""]), State(frozenset((None,)), {}))
@@ -128,11 +148,42 @@ def _mixed(run: Commands, verb: str, args: list[str], entry: dict[str, Any]) -> 
 
 def _branch(run: Commands, args: list[str]) -> None:
     """A name without a listing option before it makes a branch."""
-    _listing(run, "branch", args, _BRANCH, frozenset(["-l", "--list", "-a", "--all", "-r", "--remotes", "--show-current", "-v", "-vv", "--contains", "--no-contains", "--merged", "--no-merged", "--points-at"]))
+    _listing(
+        run,
+        "branch",
+        args,
+        _BRANCH,
+        frozenset(
+            [
+                "-l",
+                "--list",
+                "-a",
+                "--all",
+                "-r",
+                "--remotes",
+                "--show-current",
+                "-v",
+                "-vv",
+                "--contains",
+                "--no-contains",
+                "--merged",
+                "--no-merged",
+                "--points-at",
+            ]
+        ),
+    )
 
 
 def _tag(run: Commands, args: list[str]) -> None:
-    _listing(run, "tag", args, _TAG, frozenset(["-l", "--list", "-v", "--verify", "--contains", "--no-contains", "--merged", "--no-merged", "--points-at"]))
+    _listing(
+        run,
+        "tag",
+        args,
+        _TAG,
+        frozenset(
+            ["-l", "--list", "-v", "--verify", "--contains", "--no-contains", "--merged", "--no-merged", "--points-at"]
+        ),
+    )
 
 
 def _listing(run: Commands, verb: str, args: list[str], own: Spec, listing: frozenset[str]) -> None:
@@ -154,7 +205,11 @@ def _config(run: Commands, args: list[str]) -> None:
     if names & _CONFIG_READS or (operands[:1] and operands[0] in ("get", "list")):
         return
     unknown = any(isinstance(word, Unknown) for word in operands)
-    if len(operands) > 1 or unknown or (operands[:1] and operands[0] in ("set", "unset", "edit", "rename-section", "remove-section")):
+    if (
+        len(operands) > 1
+        or unknown
+        or (operands[:1] and operands[0] in ("set", "unset", "edit", "rename-section", "remove-section"))
+    ):
         run.judge.flag("B", "git-config", "`git config` with a value changes a setting.")
     if any(name.startswith(("--ad", "--uns", "--rep", "--ren", "--rem", "--ed")) for name in names):
         run.judge.flag("B", "git-config", "`git config` changes a setting.")

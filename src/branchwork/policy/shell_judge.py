@@ -12,7 +12,7 @@ from branchwork.policy.verdicts import RANK, SimpleCommand, Verdict
 MAX_DEPTH = 24
 """Levels of groups, substitutions and scripts within scripts. People do not write deeper ones."""
 
-MAX_COMMANDS = 1500
+MAX_COMMANDS = 800
 """Simple commands looked at, loop turns counted. Keeps the longest judgement below half a second."""
 
 

@@ -11,14 +11,15 @@ if TYPE_CHECKING:
 _OPENERS = re.compile(rb"`|\$\(|[<>]\(|\$\{\s")
 _COMMENT_MAY_FOLLOW = b" \t\n;&|()<>"
 _LITERAL = frozenset(("raw_string", "comment", "ansi_c_string"))
+_LOOSE = frozenset(("string", "translated_string", "heredoc_body", "heredoc_redirect"))
+"""Their text need not belong to a part."""
+
 _TOKENS = frozenset(("`", "$(", "$((", "<(", ">(", "$(("))
 
 
 def suspicious(root: "Node", source: bytes) -> str | None:
     """The first thing that a shell may read otherwise than the tree says, or None."""
-    comments, documents, opened = b"#" in source, b"<<" in source, _OPENERS.search(source) is not None
-    if not (comments or documents or opened):
-        return None
+    opened = _OPENERS.search(source) is not None
     pending = [root]
     while pending:
         node = pending.pop()
@@ -43,12 +44,25 @@ def suspicious(root: "Node", source: bytes) -> str | None:
             continue
         if opened and _gap(node, children, source):
             return "hidden-substitution"
+        if children and kind not in _LOOSE and _skipped(node, children, source):
+            return "unread-text"
         pending.extend(children)
     return None
 
 
+def _skipped(node: "Node", children: list["Node"], source: bytes) -> bool:
+    """Whether the parser left out text between the parts of a node. It does so with a `-` before a here-document."""
+    position = node.start_byte
+    for child in children:
+        start = child.start_byte
+        if start > position and source[position:start].strip(b" \t\n\\;") not in (b"", b"-"):
+            return True
+        position = max(position, child.end_byte)
+    return node.end_byte > position and source[position : node.end_byte].strip(b" \t\n\\;") != b""
+
+
 def _gap(node: "Node", children: list["Node"], source: bytes) -> bool:
-    """Whether text that belongs to no child opens a substitution. A backslash or quotes before it change nothing here."""
+    """Whether text that belongs to no child opens a substitution. Quotes before it change nothing."""
     if not children:
         return node.type not in _TOKENS and _OPENERS.search(source, node.start_byte, node.end_byte) is not None
     position = node.start_byte
@@ -84,4 +98,3 @@ def _document(node: "Node", source: bytes) -> str | None:
         if (line.lstrip(b"\t") if tabs else line) == wanted:
             return "here-document"
     return None
-

@@ -14,6 +14,7 @@ from branchwork.policy.shell_tables import (
     FLAG,
     INPLACE,
     OPAQUE,
+    REFUSE,
     RUN,
     SAFE,
     TAKES_VALUE,
@@ -114,8 +115,8 @@ def _short(word: str, words: list[str], index: int, kinds: dict[str, str], found
             else:
                 found.options.append(Option(name, kind, None))
             break
-        found.options.append(Option(name, kind, word[position + 1 :] if kind in (INPLACE, CREATE) else None))
-        if kind == INPLACE:
+        found.options.append(Option(name, kind, (word[position + 1 :] or None) if kind in (INPLACE, CREATE) else None))
+        if kind in (INPLACE, CREATE):
             break
     return index
 
@@ -172,7 +173,7 @@ def judge_unknown_words(judge: Judge, name: str, words: list[str]) -> None:
         if word == "--" and not isinstance(word, Unknown):
             return
         if isinstance(word, Unknown) and not word.prefix and not word.plain and word.root is None and word.data:
-            judge.flag("S", "unknown-argument", f"{str(word)!r} may turn out to be an option with which `{name}` writes.")
+            judge.flag("S", "unknown-argument", f"{str(word)!r} may be an option with which `{name}` writes.")
             return
 
 
@@ -184,9 +185,11 @@ def judge_spec(judge: Judge, spec: Spec, name: str, words: list[str], state: Sta
         judge_unknown_words(judge, name, words)
     if found.kind(SAFE):
         return
-    verdict = spec.verdict if words else spec.bare
-    if verdict in ("B", "S") and words != ["--help"] and words != ["--version"]:
-        judge.flag(verdict, f"{name}-writes" if verdict == "B" else f"{name}-opaque", _flat(name, verdict))
+    if found.operands and spec.kinds.get(found.operands[0]) == REFUSE:
+        judge.flag("B", f"{name}-{found.operands[0]}", f"`{name} {found.operands[0]}` changes things.")
+    rating = spec.verdict if words else spec.bare
+    if rating in ("B", "S") and words != ["--help"] and words != ["--version"]:
+        flat(judge, name, rating)
     if found.kind(INPLACE):
         for operand in found.operands:
             judge.write(operand, state, f"{name}-in-place", f"`{name}`")
@@ -194,8 +197,12 @@ def judge_spec(judge: Judge, spec: Spec, name: str, words: list[str], state: Sta
     judge_operands(judge, spec, name, found, state)
 
 
-def _flat(name: str, verdict: str) -> str:
-    return f"`{name}` changes things." if verdict == "B" else f"What `{name}` does cannot be seen from its command line."
+def flat(judge: Judge, name: str, rating: str) -> None:
+    """Rate any use of a program."""
+    if rating == "B":
+        judge.flag("B", f"{name}-writes", f"`{name}` changes things.")
+    else:
+        judge.flag("S", f"{name}-opaque", f"What `{name}` does cannot be seen from its command line.")
 
 
 def judge_operands(judge: Judge, spec: Spec, name: str, found: Scan, state: State) -> None:
@@ -231,9 +238,9 @@ def judge_operands(judge: Judge, spec: Spec, name: str, found: Scan, state: Stat
             if operands:
                 for folder in [option.value or "." for option in found.kind(DIR)] or ["."]:
                     judge.write(folder, state, label, shown)
-        case "B" | "S" as verdict:
+        case "B" | "S" as rating:
             if operands:
-                judge.flag(verdict, label, _flat(name, verdict))
+                flat(judge, name, rating)
         case _:
             pass
 
@@ -242,5 +249,3 @@ def _after_mode(found: Scan, words: list[str]) -> list[str]:
     """`chmod -x file`: what looks like options is the mode, so no operand is one."""
     modes = [option for option in found.options if option.name[1:2] in tuple("rwxXst")]
     return words if modes else words[1:]
-
-

@@ -8,9 +8,7 @@ Place = Literal["none", "scratch", "scratch-root", "outside", "unknown"]
 """`none`: nothing is written, as with /dev/null or an empty name."""
 
 NOWHERE = frozenset(("", "/dev/null", "/dev/tty", "/dev/zero", "/dev/full"))
-OWN_OUTPUT = frozenset(
-    ("/dev/stdout", "/dev/stderr", "/dev/fd/1", "/dev/fd/2", "/proc/self/fd/1", "/proc/self/fd/2")
-)
+OWN_OUTPUT = frozenset(("/dev/stdout", "/dev/stderr", "/dev/fd/1", "/dev/fd/2", "/proc/self/fd/1", "/proc/self/fd/2"))
 
 
 def place(path: str, cwds: Cwds, tmp: str | None, *, outputs: bool = True) -> Place:

@@ -99,7 +99,9 @@ def _bracket(script: str, index: int) -> int:
 def _command(script: str, index: int, effects: Effects) -> int:
     name = script[index]
     index += 1
-    if name in "{}=dDgGhHnNpPxzF":
+    if name in "{}":
+        return index
+    if name in "=dDgGhHnNpPxzF":
         return _after(script, index)
     if name in "lLqQ":
         return _after(script, _skip(script, index, "0123456789 \t"))

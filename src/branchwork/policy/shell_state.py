@@ -9,13 +9,14 @@ class Unknown(str):
     """A word whose text is known only at run time; the string is for display.
 
     `prefix` is the part before the first unknown character. `plain`: the unknown part holds neither a slash nor a dot.
-    `root`: the word is a path at or below this one. `data`: the text comes from what another program printed.
+    `root`: the word is a path at or below this one. `data`: the text may be anything, an option included; not so for
+    variables that nothing here sets and for names of files.
     """
 
     prefix: str = ""
     plain: bool = False
     root: str | None = None
-    data: bool = False
+    data: bool = True
 
     @classmethod
     def of(cls, shown: str, prefix: str = "", *, plain: bool = False, root: str | None = None) -> "Unknown":

@@ -78,7 +78,7 @@ def spec(name: str, entry: dict[str, Any]) -> Spec:
         handler=entry.get("handler", ""),
         single=entry.get("single", False),
         subs=entry.get("subs", False),
-        longs=tuple(option for option, kind in kinds.items() if option.startswith("--") and kind in DANGEROUS),
+        longs=tuple(option for option, kind in kinds.items() if option.startswith("--") and kind in DANGEROUS | {DIR}),
         dangerous=any(kind in DANGEROUS for kind in kinds.values()),
     )
 
@@ -126,16 +126,13 @@ def tables() -> Tables:
     return Tables(
         commands={name: spec(name, entry) for names, entry in read["commands"].items() for name in names.split()},
         verbs=verbs,
-        wrappers={
-            name: _wrapper(name, entry) for names, entry in shell["wrappers"].items() for name in names.split()
-        },
+        wrappers={name: _wrapper(name, entry) for names, entry in shell["wrappers"].items() for name in names.split()},
         words=words,
         git_mixed=git["mixed"],
         git_verbs={**git_verbs, "": spec("git", shared)},
         prefixes=tuple(shell["env"]["prefixes"].split()),
         config=tuple(git["config"]["safe"].split()),
     )
-
 
 
 def _names(key: str, every: Iterable[str]) -> list[str]:

@@ -71,12 +71,19 @@ class Walker:
         return self.block(node.children, state, stdin)
 
     def double_paren(self, node: "Node", state: State) -> Flow:
-        """Arithmetic; but a shell that cannot read it so takes it for two subshells, as people do who write it."""
         self.arithmetic(node, state)
-        inside = self.text(node)[2:-2].strip()
-        if re.fullmatch(r"[A-Za-z][\w./-]*( +[\w./*~$-]+)+", inside) and self.runner.would_write(inside.split(), state):
-            self.judge.flag("B", "double-parenthesis", "`((...))` holds a command that writes.")
         return state, state
+
+    def no_arithmetic(self, text: str, state: State) -> None:
+        """Two words without an operator between them: a shell that can reads the parentheses as subshells."""
+        inside = text.strip("$() \t\n")
+        if not re.search(r"[\w}'\"]\s+[-\w./$'\"~]*\w", inside) or re.search(r"[=?,+*%&|^<>!]", inside):
+            return
+        words = inside.replace("'", "").replace('"', "").split()
+        if self.runner.would_write(words, state):
+            self.judge.flag("B", "double-parenthesis", "`((...))` holds a command that writes.")
+        elif re.search(r"[A-Za-z_]\w*\s+[-/]*[A-Za-z_.]", inside):
+            self.judge.flag("S", "double-parenthesis", "`((...))` holds what is no arithmetic.")
 
     def subshell(self, node: "Node", state: State, stdin: str | None) -> Flow:
         self.block(node.children, state, stdin)
@@ -145,14 +152,15 @@ class Walker:
         entry: State | None = state
         part: list[Node] = []
         condition_done = False
+        before = state
         for child in node.children:
             if child.type in ("elif_clause", "else_clause"):
-                success, failure = self.branch(child, entry or state, stdin)
+                success, failure = self.branch(child, entry or before, stdin)
                 ends = merge(ends, merge(success, failure) if entry else None)
             elif child.type == "then" and not condition_done:
                 success, entry = self.block(part, state, stdin)
                 part, condition_done = [], True
-                state = success or state
+                state = success or before
             else:
                 part.append(child)
         ends = merge(ends, merge(*self.block(part, state, stdin)))
@@ -348,6 +356,7 @@ class Walker:
                 name, value = self.assignment(child, state)
                 if "i" in options:
                     self.arithmetic(child, state)
+                self.runner.evaluated(name, value)
                 if set(options) & set("niaAul"):
                     value = Unknown("$" + name)
                 state = self.runner.environment(name, value, state)
@@ -428,6 +437,8 @@ class Walker:
     def arithmetic(self, node: "Node", state: State) -> None:
         """The shell evaluates the text of variables again, with the commands in their subscripts."""
         self.visit(node, state)
+        if node.type in ("arithmetic_expansion", "compound_statement"):
+            self.no_arithmetic(self.text(node), state)
         for name in set(_NAME.findall(self.text(node))):
             value = state.variables.get(name)
             if value is not None and (isinstance(value, Unknown) or not re.fullmatch(r"[\w\s+*/%-]*", value)):

@@ -96,9 +96,13 @@ class Words:
         if kind in ("string", "translated_string"):
             return self._string(node, state)
         if kind in ("concatenation", "command_name"):
-            return "".join([self.mark(child, state) for child in node.children])
+            children = [child for child in node.children if child.type != "$" or node.child_count == 1]
+            return "".join([self.mark(child, state) for child in children])
         if kind in ("simple_expansion", "expansion"):
-            return self._expansion(node, text, state, double)
+            self.judge.enter()
+            marked = self._expansion(node, text, state, double)
+            self.judge.leave()
+            return marked
         if kind == "command_substitution":
             return self.walker.substitution(node, state, double=double)
         if kind == "process_substitution":
@@ -122,7 +126,7 @@ class Words:
             position = child.end_byte
             if child.type == "string_content":
                 parts.append(_double(self.walker.text(child)))
-            elif child.type not in ('"', '$"'):
+            elif child.type not in ('"', '$"') and not (child.type == "$" and child.start_byte == node.start_byte):
                 parts.append(
                     self.mark(child, state, double=True) if child.is_named else quoted(self.walker.text(child))
                 )
@@ -143,7 +147,7 @@ class Words:
         if "@P" in text:
             self.judge.flag("S", "prompt-expansion", "`${name@P}` runs what the variable holds.")
         self.walker.visit(node, state)
-        return UNKNOWN
+        return DATA
 
     def _default(self, node: "Node", name: str, state: State, double: bool) -> str:
         parts, after = [], False
@@ -157,7 +161,7 @@ class Words:
             return "".join(parts)
         if known is not None and not isinstance(known, Unknown) and known:
             return self.value(name, state, double)
-        return UNKNOWN
+        return DATA
 
     def lookup(self, name: str, state: State) -> str | None:
         """The value of a variable, `Unknown`, or None when nothing says that it is set."""
@@ -214,8 +218,7 @@ def finish(marked: str, judge: Judge, state: State, *, braces: bool = True) -> l
     words: list[str] = []
     for text in texts:
         for piece in text.split(BREAK) if BREAK in text else (text,):
-            if piece:
-                words.append(_word(piece, judge, state))
+            words.extend([_word(piece, judge, state)] if piece else [])
     return words
 
 

@@ -7,14 +7,12 @@ from branchwork.policy.shell_call import Call, Commands, child, joined
 from branchwork.policy.shell_options import Scan, judge_options, judge_unknown_words, scan
 from branchwork.policy.shell_paths import resolve
 from branchwork.policy.shell_state import Flow, Glob, State, Unknown
-from branchwork.policy.shell_tables import SAFE, Spec, Wrapper, spec
+from branchwork.policy.shell_tables import FLAG, SAFE, Spec, Wrapper, spec
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)\Z", re.DOTALL)
 _XARGS = spec(
     "xargs",
-    {
-        "value": "-I -L -n -P -d -E -s -a --max-args --max-procs --max-chars --delimiter --arg-file --process-slot-var"
-    },
+    {"value": "-I -L -n -P -d -E -s -a --max-args --max-procs --max-chars --delimiter --arg-file --process-slot-var"},
 )
 _FIND_WRITES = frozenset(("-fprint", "-fprint0", "-fprintf", "-fls"))
 _FIND_RUNS = frozenset(("-exec", "-execdir", "-ok", "-okdir"))
@@ -39,6 +37,7 @@ def wrapped(run: Commands, call: Call, wrapper: Wrapper) -> Flow:
         run.script(joined(words), child(state))
     elif words:
         _, failure = run.call(words, state, call.stdin)
+        _value_taken_for_command(run, found, words, state)
         if call.name in ("time", "coproc", "busybox", "toybox") and words[0] in ("cd", "eval", "source", "."):
             return state.at(state.cwds | {None}), failure
     return call.state, call.state
@@ -58,13 +57,12 @@ def _flock(run: Commands, call: Call, found: Scan) -> Flow:
 
 
 def _assigned(run: Commands, words: list[str], state: State) -> tuple[list[str], State]:
-    index = 0
-    for index, word in enumerate([*words, ""]):
+    for index, word in enumerate(words):
         match = _ASSIGNMENT.match(word)
         if match is None:
-            break
+            return words[index:], state
         run.environment(match[1], Unknown(match[2]) if isinstance(word, Unknown) else match[2], state)
-    return words[index:], state
+    return [], state
 
 
 def env(run: Commands, call: Call) -> Flow:
@@ -79,13 +77,24 @@ def env(run: Commands, call: Call) -> Flow:
             return state, state
         if option.name in ("-C", "--chdir") and option.value is not None:
             state = state.at(frozenset(resolve(cwd, option.value) for cwd in state.cwds))
-    words, state = _assigned(run, found.operands, state)
+    words, state = _assigned(run, found.operands[1:] if found.operands[:1] == ["-"] else found.operands, state)
     if words:
         run.call(words, state, call.stdin)
+        _value_taken_for_command(run, found, words, state)
     return call.state, call.state
 
 
-_ENV_SPEC = spec("env", {"value": "-u -C -S -a -P --unset --chdir --argv0 --split-string"})
+def _value_taken_for_command(run: Commands, found: Scan, words: list[str], state: State) -> None:
+    """An option that no table knows may have a value, and then the command starts one word later."""
+    if len(words) < 2 or not found.options or found.options[-1].kind != FLAG or found.options[-1].value is not None:
+        return
+    name = str(words[0]).rsplit("/", 1)[-1].lower()
+    known = run.find(name) or name in run.judge.tables.wrappers or name in run.judge.tables.words["shells.names"]
+    if not known and not isinstance(words[1], (Unknown, Glob)) and words[1][:1] != "-":
+        run.call(words[1:], state)
+
+
+_ENV_SPEC = spec("env", {"value": "-u -a -P --unset --argv0", "dir": "-C -S --chdir --split-string"})
 
 
 def _quote(word: str) -> str:
@@ -114,8 +123,6 @@ def shell(run: Commands, call: Call) -> None:
             return
         elif not word.startswith("--"):
             index += 1 if word[-1] in "oO" else 0
-            if set(word) & set("il"):
-                judge.flag("A", "reads", "")
             if "c" in word[1:]:
                 text = True
     rest = args[index:]
@@ -157,7 +164,12 @@ def xargs(run: Commands, call: Call) -> Flow:
     else:
         filled = [*words, *(items if text is not None else [unknown])]
     command = run.find(str(words[0]).rsplit("/", 1)[-1].lower())
-    if command is not None and (command.subs or command.handler in ("git", "wget")) and len(words) == 1 and text is None:
+    if (
+        command is not None
+        and (command.subs or command.handler in ("git", "wget"))
+        and len(words) == 1
+        and text is None
+    ):
         judge.flag("B", "xargs-unknown-verb", f"`{words[0]}` gets a subcommand that is not known.")
     run.call(filled, state, unknown)
     return state, state
@@ -184,6 +196,8 @@ def find(run: Commands, call: Call, _: Spec) -> None:
             break
         roots.append(word)
     roots = roots or ["."]
+    if {"-L", "-follow", "-H"} & set(args):
+        roots = [Unknown("find -L")]
     index = 0
     while index < len(args):
         word = args[index]
@@ -208,10 +222,8 @@ def find(run: Commands, call: Call, _: Spec) -> None:
 
 
 def _run_found(run: Commands, command: list[str], root: str, state: State) -> None:
-    below = root if not isinstance(root, (Unknown, Glob)) else None
-    found = Unknown.of("{}", root="" if below is None else below) if below is not None else Unknown("{}")
-    if state.cwds == {None}:
-        found = Unknown("{}")
+    known = not isinstance(root, (Unknown, Glob)) and None not in state.cwds
+    found = Unknown.of("{}", root=root) if known else Unknown("{}")
     words: list[str] = []
     for word in command:
         if word == "{}":
@@ -263,7 +275,9 @@ def script(run: Commands, call: Call, _: Spec) -> None:
     run.judge.write(found.operands[0] if found.operands else "typescript", call.state, "script-writes", "`script`")
 
 
-_SCRIPT = spec("script", {"value": "-c -E -m -o --command", "write": "-B -I -O -T -t --log-in --log-out --log-io --log-timing"})
+_SCRIPT = spec(
+    "script", {"value": "-c -E -m -o --command", "write": "-B -I -O -T -t --log-in --log-out --log-io --log-timing"}
+)
 
 
 def shell_words(run: Commands, call: Call, _: Spec) -> None:
@@ -282,7 +296,7 @@ def parallel(run: Commands, call: Call, _: Spec) -> None:
         if words[0].startswith(("--results", "--joblog", "--tmpdir", "--compress-program", "--res", "--jobl")):
             run.judge.flag("B", "parallel-writes", "`parallel` writes files.")
         words = words[2 if words[0] in ("-j", "-n", "-N", "-I", "-a", "--jobs", "-d", "-P") else 1 :]
-    template = [word for word in words]
+    template = list(words)
     values: list[str] = []
     for index, word in enumerate(words):
         if word.startswith(":::"):
@@ -321,7 +335,7 @@ def ip(run: Commands, call: Call, own: Spec) -> None:
         if words[3:]:
             run.call(call.args[call.args.index(words[3]) :], call.state)
         return
-    if set(words[1:2]) & set(["add", "a", "del", "d", "delete", "change", "c", "chg", "replace", "append", "prepend", "set", "s", "flush", "f", "save", "restore", "attach"]) - {"s"}:
+    if set(words[1:2]) & run.judge.tables.words["ip.writes"]:
         run.judge.flag("B", "ip-writes", "`ip` changes the network.")
     if any(word.startswith(("-b", "-batch", "-fo")) for word in call.args) or "-force" in call.args:
         run.judge.flag("S", "ip-opaque", "`ip -batch` reads commands from a file.")
@@ -331,7 +345,7 @@ def ip(run: Commands, call: Call, own: Spec) -> None:
 
 def perf(run: Commands, call: Call, own: Spec) -> None:
     verb, rest = (call.args[0], call.args[1:]) if call.args else ("", [])
-    if verb in ("record", "trace", "sched", "mem", "c2c", "kvm", "lock", "data", "archive", "script", "buildid-cache", "probe"):
+    if verb in run.judge.tables.words["perf.writes"]:
         run.judge.flag("B", "perf-writes", f"`perf {verb}` writes a file.")
     found = scan(rest, _PERF, permute=False)
     judge_options(run.judge, "perf", found, call.state)

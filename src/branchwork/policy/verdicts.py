@@ -19,7 +19,7 @@ class SimpleCommand(Struct, frozen=True, kw_only=True):
 
 
 class Judgement(Struct, frozen=True, kw_only=True):
-    """`rule` is a stable id such as `redirect-writes`; `reason` is one line for the model. Both are of the worst find."""
+    """`rule` is a stable id such as `redirect-writes`; `reason` is one line for the model; both of the worst find."""
 
     verdict: Verdict
     rule: str

@@ -25,7 +25,7 @@ KNOWN_TYPES = frozenset(
 )
 
 
-class Node(Struct, frozen=True, eq=False):
+class Node(Struct, frozen=True, eq=False):  # without `gc=False`: the end of a long chain would overflow the C stack
     """One entry's place: in the tree (`parent`, `depth` from 0) and in the file (`offset`, `length` in bytes)."""
 
     id: str
@@ -74,19 +74,28 @@ class Index:
 
     def extend(self, records: Iterable[Record]) -> None:
         """Add entries in file order. References to entries that come later are resolved at the end."""
-        nodes, by_id = self.nodes, self.by_id
+        nodes, by_id, intern = self.nodes, self.by_id, sys.intern
         for record in records:
             head = record.head
-            parent, role = by_id.get(head.parent_id or ""), head.message
+            parent, message = by_id.get(head.parent_id or ""), head.message
             # Almost all entries are messages below an entry before them, with nothing to repair.
-            plain = parent is not None and role is not None and head.type == "message" and head.custom_type is None
-            if not plain or not head.id or head.id in by_id or self.latest:
+            plain = head.type == "message" and head.custom_type is None and not self.latest
+            if parent is None or message is None or not plain or not head.id or head.id in by_id:
                 self._add(record)
                 continue
-            place = len(nodes), record.line, record.offset, record.length, parent.depth + 1
-            node = Node(head.id, "message", parent, *place, head.timestamp, sys.intern(role.role))
+            by_id[head.id] = node = Node(
+                head.id,
+                "message",
+                parent,
+                len(nodes),
+                record.line,
+                record.offset,
+                record.length,
+                parent.depth + 1,
+                head.timestamp,
+                intern(message.role),
+            )
             nodes.append(node)
-            by_id[head.id] = node
         if self._pending:
             self._resolve_pending()
         self._children = None

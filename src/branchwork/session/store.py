@@ -10,7 +10,7 @@ from typing import Protocol
 
 from branchwork.errors import UserError
 
-CHUNK = 1 << 20
+CHUNK = 1 << 16
 """Bytes of one piece that `chunks` yields."""
 
 

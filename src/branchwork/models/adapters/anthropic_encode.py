@@ -106,18 +106,18 @@ def _result_block(result: Result) -> JSONObject:
 
 
 def _reply_blocks(group: AssistantTurn) -> list[JSONObject]:
-    parts = list(group.content)
+    parts = group.content
     while isinstance(parts[-1], Thinking):  # refused at the end of a message; groups always hold something else
-        parts.pop()
+        parts = parts[:-1]
     return [block for part in parts if (block := _reply_block(part)) is not None]
 
 
 def _reply_block(part: AssistantPart) -> JSONObject | None:
     match part:
-        case Text(text=text):
-            return {"type": "text", "text": text}
-        case ToolCall(id=call_id, name=name, arguments=arguments):
-            return {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
+        case Text():
+            return {"type": "text", "text": part.text}
+        case ToolCall():
+            return {"type": "tool_use", "id": part.id, "name": part.name, "input": part.arguments}
         case Thinking(thinking_signature=None):
             return None  # a block without signature is refused
         case Thinking(redacted=True, thinking_signature=data):

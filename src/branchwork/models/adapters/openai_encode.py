@@ -74,8 +74,7 @@ class ChatEncoder:
             else:
                 messages.append(dumps(self._reply(group)))
                 messages += [dumps(_tool_message(result)) for result in group.results]
-                images = _result_images(group.results)
-                if images:
+                if images := _result_images(group.results):
                     messages.append(dumps({"role": "user", "content": images}))
         return messages
 
@@ -83,15 +82,20 @@ class ChatEncoder:
         return message  # servers of this API find cached prefixes by themselves
 
     def _reply(self, group: AssistantTurn) -> JSONObject:
-        texts = [part.text for part in group.content if isinstance(part, Text)]
-        calls = [part for part in group.content if isinstance(part, ToolCall)]
+        texts: list[str] = []
+        calls: list[JSONObject] = []
+        for part in group.content:
+            if isinstance(part, Text):
+                texts.append(part.text)
+            elif isinstance(part, ToolCall):
+                calls.append(_call(part))
         message: JSONObject = {"role": "assistant", "content": "\n".join(texts) if texts else None}
         if self._thinking_field is not None:
             thinking = [part.thinking for part in group.content if isinstance(part, Thinking) and part.thinking]
             if thinking:
                 message[self._thinking_field] = "\n".join(thinking)
         if calls:
-            message["tool_calls"] = [_call(call) for call in calls]
+            message["tool_calls"] = calls
         return message
 
 
@@ -105,6 +109,8 @@ def _call(call: ToolCall) -> JSONObject:
 
 def _content(parts: Sequence[Text | Image]) -> str | list[JSONObject]:
     """A string where there are only texts: many servers take nothing else."""
+    if len(parts) == 1 and isinstance(parts[0], Text):
+        return parts[0].text
     texts = [part.text for part in parts if isinstance(part, Text)]
     if len(texts) == len(parts):
         return "\n".join(texts)
@@ -126,6 +132,8 @@ def _result_images(results: Sequence[Result]) -> list[JSONObject]:
     """Tool messages hold text only; their images follow in a user message."""
     blocks: list[JSONObject] = []
     for result in results:
+        if len(result.content) == 1 and isinstance(result.content[0], Text):
+            continue
         images = [part for part in result.content if isinstance(part, Image)]
         if images:
             blocks.append({"type": "text", "text": f"From the result of {result.name} ({result.call_id}):"})
