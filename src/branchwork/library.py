@@ -16,10 +16,10 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -27,9 +27,11 @@ from msgspec.structs import replace
 from branchwork.agent.events import AgentEvent, ReplyFinished, RunFinished
 from branchwork.agent.run import Limits
 from branchwork.clock import Clock, Ids, RandomIds, SystemClock
+from branchwork.errors import UserError
 from branchwork.extensions import BUILTIN
 from branchwork.host.assembly import AgentRequest, Surroundings
 from branchwork.host.host import Front, Host
+from branchwork.host.submission import Submitted
 from branchwork.host.ui import Screen
 from branchwork.models.base import Model
 from branchwork.session.entries import Image, ThinkingLevel
@@ -56,6 +58,8 @@ class Agent:
     def __init__(self, host: Host) -> None:
         self.host = host
         """Everything else: extensions, settings, commands, other sessions."""
+        self._left: asyncio.Future[Any] | None = None
+        """A run that nobody listens to any more, until it has cleaned up."""
 
     @classmethod
     async def open(
@@ -70,21 +74,29 @@ class Agent:
     ) -> Self:
         """`model` as `PROVIDER/ID[:LEVEL]` or a `Model`; `session` an opened one, by default a new one on disk.
 
-        `tools` names the active ones (None: all). `options` says more; `discover=False` there reads no user
-        extensions, skills, templates and instruction files, as child runs want it. Raises `UserError`.
+        `tools` names the active ones (None: all). `options` says more, and what is given here wins; `discover=False`
+        there reads no user extensions, skills, templates and instruction files, as child runs want it. Raises
+        `UserError`; `session` is closed then.
         """
+        request = options or AgentRequest()
+        if isinstance(model, str):
+            request = replace(request, model=model, given_model=None)
+        elif model is not None:
+            request = replace(request, model=None, given_model=model)
         request = replace(
-            options or AgentRequest(),
-            given_session=session,
-            model=model if isinstance(model, str) else None,
-            given_model=None if model is None or isinstance(model, str) else model,
-            thinking=thinking,
-            tools=None if tools is None else tuple(tools),
+            request,
+            given_session=request.given_session if session is None else session,
+            thinking=thinking or request.thinking,
+            tools=request.tools if tools is None else tuple(tools),
         )
         world = world or World()
         front = Front(name="library", screen=world.screen, builtin=BUILTIN)
-        host = await Host.open(request, _surroundings(world, session), front)
-        await host.start()
+        host = await Host.open(request, _surroundings(world, request.given_session), front)
+        try:
+            await host.start()
+        except BaseException:
+            await host.aclose()
+            raise
         return cls(host)
 
     @property
@@ -95,32 +107,26 @@ class Agent:
         """Run until nothing is left to do and return the answer's text. Raises `RunFailed` for every other ending."""
         finished: RunFinished | None = None
         answer = ""
-        async for event in self.run(text, images, limits=limits):
-            if isinstance(event, ReplyFinished):
-                answer = event.message.text
-            if isinstance(event, RunFinished):
-                finished = event
+        events = self.run(text, images, limits=limits)
+        try:
+            async for event in events:
+                if isinstance(event, ReplyFinished):
+                    answer = event.message.text
+                if isinstance(event, RunFinished):
+                    finished = event
+        finally:
+            await events.aclose()
         if finished is None or finished.end != "done":
             raise RunFailed(finished)
         return answer
 
-    async def run(
-        self, text: str, images: Sequence[Image] = (), *, limits: Limits | None = None
-    ) -> AsyncIterator[AgentEvent]:
-        """The events of one run as they happen. Leaving the loop early aborts the run and saves the session."""
-        events: asyncio.Queue[AgentEvent | None] = asyncio.Queue()
-        unsubscribe = self.host.subscribe(events.put_nowait)
-        task = asyncio.ensure_future(self.host.submit(text, tuple(images), source="program", limits=limits))
-        task.add_done_callback(lambda _: events.put_nowait(None))
-        try:
-            while (event := await events.get()) is not None:
-                yield event
-            await task
-        finally:
-            unsubscribe()
-            if not task.done():
-                self.host.agent.abort()
-                await asyncio.wait([task])
+    def run(self, text: str, images: Sequence[Image] = (), *, limits: Limits | None = None) -> "Events":
+        """The events of one run as they happen. Leaving the loop early aborts the run and saves the session.
+
+        The run starts with the first event that is asked for, and raises `UserError` there while another one of
+        this agent goes on: `steer` is for that.
+        """
+        return Events(self, text, tuple(images), limits)
 
     def steer(self, text: str) -> None:
         """Say something in the run that is going on."""
@@ -130,6 +136,7 @@ class Agent:
         self.host.agent.abort()
 
     async def aclose(self) -> None:
+        """Abort, save, close the session. Safe to call twice."""
         await self.host.aclose()
 
     async def __aenter__(self) -> Self:
@@ -139,6 +146,72 @@ class Agent:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
+
+
+class Events:
+    """An async iterator. Whoever lets go of it, or calls `aclose`, ends the run."""
+
+    def __init__(self, agent: Agent, text: str, images: tuple[Image, ...], limits: Limits | None) -> None:
+        self._agent = agent
+        self._input = (text, images, limits)
+        self._queue: asyncio.Queue[AgentEvent | None] = asyncio.Queue()
+        self._task: asyncio.Future[Submitted] | None = None
+        self._unsubscribe: Callable[[], None] | None = None
+        self._over = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> AgentEvent:
+        if self._over:
+            raise StopAsyncIteration
+        task = self._task or await self._start()
+        event = await self._queue.get()
+        if event is not None:
+            return event
+        self._end()
+        await task
+        raise StopAsyncIteration
+
+    async def aclose(self) -> None:
+        """Abort the run if it is not over, and wait until it has cleaned up and the session is saved."""
+        task = self._task
+        self._end()
+        if task is not None and not task.done():
+            self._agent.abort()
+            await asyncio.wait([task])
+
+    async def _start(self) -> "asyncio.Future[Submitted]":
+        agent, (text, images, limits) = self._agent, self._input
+        if agent._left is not None:
+            await asyncio.wait([agent._left])
+            agent._left = None
+        if agent.host.agent.activity != "idle":
+            raise UserError(f"the agent is {agent.host.agent.activity}: steer it, wait, or abort first")
+        self._unsubscribe = agent.host.subscribe(self._queue.put_nowait)
+        put = self._queue.put_nowait  # not `self`, which nobody but the loop over it is to hold
+
+        def tell(done: "asyncio.Future[Submitted]") -> None:
+            if not done.cancelled():
+                done.exception()  # raised in the loop, if that is still there
+            put(None)
+
+        task = asyncio.ensure_future(agent.host.submit(text, images, source="program", limits=limits))
+        task.add_done_callback(tell)
+        self._task = task
+        return task
+
+    def _end(self) -> None:
+        self._over = True
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+
+    def __del__(self) -> None:
+        self._end()
+        task = self._task
+        if task is not None and not task.done() and not task.get_loop().is_closed():
+            self._agent._left = task
+            self._agent.abort()
 
 
 class RunFailed(Exception):

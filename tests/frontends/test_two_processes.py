@@ -25,7 +25,7 @@ def test_the_second_program_on_a_session_reads_only_and_may_fork(tmp_path: Path)
         held = path.read_bytes()
         refused = branchwork.run("-p", "three", "--resume", session_id)
         assert (refused.code, refused.out) == (1, "")
-        assert "fork" in refused.err.strip().splitlines()[-1]
+        assert "Fork it" in refused.err.strip().splitlines()[-1]
         assert path.read_bytes() == held
         forked = branchwork.run("-p", "three", "--fork", session_id)
         assert (forked.code, forked.out) == (0, "forked\n"), forked.err

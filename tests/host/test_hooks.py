@@ -36,7 +36,7 @@ CALL = CallChecked(call=ToolCall(id="1", name="read", arguments={"path": "a"}), 
 class Board:
     def __init__(self) -> None:
         self.failures: list[Failure] = []
-        self.hooks = Hooks(self.failures.append)
+        self.hooks = Hooks(self.failures.append, lambda owner: owner)
 
 
 def spin(*_: Any) -> None:
@@ -66,7 +66,7 @@ def board() -> Board:
 async def test_a_hostile_transformer_leaves_the_value_and_is_named(board: Board, name: str) -> None:
     board.hooks.add(INPUT, "evil", HOSTILE[name], 0.05)
     board.hooks.add(INPUT, "good", lambda context, value, _: Input(text=value.text + "!"))
-    assert await board.hooks.transform(INPUT, CONTEXT, Input(text="hi"), None) == Input(text="hi!")
+    assert await board.hooks.transform(INPUT, CONTEXT, Input(text="hi")) == Input(text="hi!")
     assert [failure.owner for failure in board.failures] == ["evil"]
     assert board.failures[0].point == "input"
 
@@ -74,7 +74,7 @@ async def test_a_hostile_transformer_leaves_the_value_and_is_named(board: Board,
 @pytest.mark.parametrize("name", HOSTILE)
 async def test_a_hostile_decider_counts_as_a_refusal(board: Board, name: str) -> None:
     board.hooks.add(TOOL_CALL, "evil", HOSTILE[name], 0.05)
-    verdict = await board.hooks.decide(TOOL_CALL, CALL, None)
+    verdict = await board.hooks.decide(TOOL_CALL, CALL)
     assert isinstance(verdict, Failure)
     assert verdict.owner == "evil"
 
@@ -85,7 +85,7 @@ async def test_a_failing_observer_is_dropped_the_third_time_and_reported_once(bo
     board.hooks.add(SETTLED, "evil", HOSTILE[name], 0.02)
     board.hooks.add(SETTLED, "good", lambda event, _: seen.append(event))
     for _ in range(STRIKES + 2):
-        await board.hooks.observe(SETTLED, Settled(aborted=False), None)
+        await board.hooks.observe(SETTLED, Settled(aborted=False))
     assert len(seen) == STRIKES + 2
     assert len(board.failures) == 2
     assert "dropped" in board.failures[1].message
@@ -97,7 +97,7 @@ async def test_the_first_verdict_wins_and_says_whose_it_is(board: Board) -> None
     board.hooks.add(MOVING, "b", lambda *_: Veto(reason="not now"))
     board.hooks.add(MOVING, "c", raises)
     proposal = MoveProposed(target=None, with_notes=False)
-    assert await board.hooks.decide(MOVING, proposal, None) == Verdict("b", Veto(reason="not now"))
+    assert await board.hooks.decide(MOVING, proposal) == Verdict("b", Veto(reason="not now"))
     assert board.failures == []
 
 
@@ -111,14 +111,14 @@ async def test_changed_arguments_are_what_the_next_handler_is_asked_about(board:
             CallChecked(call=payload.call, arguments=answer.arguments) if isinstance(answer, ChangeArguments) else None
         )
 
-    payload, verdict = await board.hooks.decide_revising(TOOL_CALL, CALL, None, revise)
+    payload, verdict = await board.hooks.decide_revising(TOOL_CALL, CALL, revise)
     assert (payload.arguments, verdict, seen) == ({"path": "b"}, None, [{"path": "b"}])
 
 
 async def test_input_that_is_handled_goes_no_further(board: Board) -> None:
     board.hooks.add(INPUT, "a", lambda *_: Handled(say="done"))
     board.hooks.add(INPUT, "b", raises)
-    assert await board.hooks.transform(INPUT, CONTEXT, Input(text="x"), None) == Handled(say="done")
+    assert await board.hooks.transform(INPUT, CONTEXT, Input(text="x")) == Handled(say="done")
     assert board.failures == []
 
 
@@ -130,7 +130,7 @@ async def test_withdrawing_removes_all_of_an_owner_and_only_those(board: Board) 
     remove()
     board.hooks.withdraw("a")
     assert board.hooks.count(SETTLED) == 0
-    assert await board.hooks.transform(INPUT, CONTEXT, Input(text=""), None) == Input(text="b")
+    assert await board.hooks.transform(INPUT, CONTEXT, Input(text="")) == Input(text="b")
 
 
 async def test_a_cancellation_reaches_the_handler_and_passes_through(board: Board) -> None:
@@ -143,7 +143,7 @@ async def test_a_cancellation_reaches_the_handler_and_passes_through(board: Boar
             cleaned.append(True)
 
     board.hooks.add(SETTLED, "a", slow, 60)
-    task = asyncio.create_task(board.hooks.observe(SETTLED, Settled(aborted=False), None))
+    task = asyncio.create_task(board.hooks.observe(SETTLED, Settled(aborted=False)))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     task.cancel()

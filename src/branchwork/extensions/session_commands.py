@@ -240,7 +240,7 @@ async def _settings(arguments: str, ctx: CommandContext) -> str | None:
         files = [str(layer.path) for layer in ctx.settings.layers] or ["none"]
         problems = [str(problem) for problem in ctx.settings.problems]
         return "\n".join([f"Files: {', '.join(files)}", *problems, "/settings KEY shows a value and its origin."])
-    found = ctx.settings.explain(key)
+    found = ctx.settings.explain(key, ctx.registry.table_types())
     place = f"{found.path}:{found.line}" if found.path else found.layer
     return f"{found.key} = {found.value!r} ({place})"
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import signal
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Literal, TypeAlias
@@ -40,7 +39,7 @@ async def run_headless(host: Host, prompt: Prompt, console: Console, *, form: Ou
             return _said(host, submitted.say, console, form)
         return _report(host.agent, submitted.finished, reply.text, console, form)
     except BrokenPipeError:
-        return _reader_gone()
+        return _reader_gone(console)
     finally:
         await host.aclose()
 
@@ -123,11 +122,11 @@ def ending_signals(abort: Callable[[], None]) -> Iterator[None]:
             loop.remove_signal_handler(number)
 
 
-def _reader_gone() -> int:
+def _reader_gone(console: Console) -> int:
     """Standard output was closed: the interpreter must not complain about it again at exit."""
     import os
 
     null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, sys.stdout.fileno())
+    os.dup2(null, console.out.fileno())
     os.close(null)
     return ERROR

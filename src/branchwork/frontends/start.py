@@ -11,6 +11,7 @@ from branchwork.errors import UserError
 from branchwork.extensions import BUILTIN
 from branchwork.frontends.console import Console
 from branchwork.frontends.headless import run_headless
+from branchwork.frontends.stray import stray_output
 from branchwork.host.assembly import AgentRequest, SessionChoice, Surroundings
 from branchwork.host.attachments import build_prompt
 from branchwork.host.host import Front, Host
@@ -43,7 +44,8 @@ def start(args: argparse.Namespace, console: Console) -> int:
         host = await Host.open(agent_request(args, cwd), world, front)
         return await run_headless(host, prompt, console, form=args.output, limits=limits)
 
-    return asyncio.run(run())
+    with stray_output(console):
+        return asyncio.run(run())
 
 
 def working_folder(given: str | None, console: Console) -> Path:

@@ -1,7 +1,6 @@
 """Between the loop and the extensions: the loop's questions become hook points."""
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
 
 from branchwork.agent.coerce import arguments_for
 from branchwork.agent.events import RunFinished, TurnFinished
@@ -9,10 +8,11 @@ from branchwork.agent.gate import Changed, Gate, Refusal
 from branchwork.agent.hooks import CompactionAnswer, CompactionProposal, LoopHooks
 from branchwork.agent.toolset import Tool, ToolArgs, ToolOutput
 from branchwork.host import points
-from branchwork.host.context import ExtensionContext, HostPort
+from branchwork.host.context import HostPort
 from branchwork.host.hooks import Failure, Hooks, Verdict
 from branchwork.host.points import Block, CallChecked, ChangeArguments, RequestStarting, ResultReady, RunStarting
 from branchwork.session.entries import (
+    LEAF_TYPE,
     CompactionEntry,
     CustomMessage,
     CustomMessageEntry,
@@ -20,8 +20,6 @@ from branchwork.session.entries import (
     ToolCall,
     UserMessage,
 )
-
-T = TypeVar("T")
 
 CONTRIBUTED = "context"
 """Custom type of the message that carries what context contributors say."""
@@ -35,14 +33,10 @@ class ExtensionLoop(LoopHooks):
         self._hooks = hooks
         self._now_ms = now_ms
 
-    def _context(self) -> ExtensionContext:
-        return ExtensionContext("the host", self._host)
-
     async def run_starting(self, prompt: Sequence[UserMessage]) -> Sequence[CustomMessageEntry]:
         payload = RunStarting(prompt=tuple(prompt))
         nothing: Sequence[CustomMessageEntry] = ()
-        added = await self._hooks.transform(points.RUN_STARTING, payload, nothing, self._context())
-        return _only(CustomMessageEntry, added)
+        return await self._hooks.transform(points.RUN_STARTING, payload, nothing, _check_entries)
 
     async def request_messages(self) -> Sequence[Message]:
         agent = self._host.agent
@@ -52,24 +46,33 @@ class ExtensionLoop(LoopHooks):
             text = "\n\n".join(said.values())
             start = (CustomMessage(custom_type=CONTRIBUTED, content=text, display=False, timestamp=self._now_ms()),)
         payload = RequestStarting(tokens=agent.context_size().tokens, context_window=agent.model.info.context_window)
-        context = self._context()
-        messages = await self._hooks.transform(points.REQUEST_STARTING, payload, start, context)
-        return _only(CustomMessage, messages)
+        return await self._hooks.transform(points.REQUEST_STARTING, payload, start)
 
     async def tool_result(self, call: ToolCall, output: ToolOutput) -> ToolOutput:
-        return await self._hooks.transform(points.TOOL_RESULT, ResultReady(call=call), output, self._context())
+        return await self._hooks.transform(points.TOOL_RESULT, ResultReady(call=call), output)
 
     async def turn_ended(self, turn: TurnFinished) -> None:
-        await self._hooks.observe(points.TURN_ENDED, turn, self._context())
+        await self._hooks.observe(points.TURN_ENDED, turn)
 
     async def run_ended(self, finished: RunFinished) -> None:
-        await self._hooks.observe(points.RUN_ENDED, finished, self._context())
+        await self._hooks.observe(points.RUN_ENDED, finished)
 
     async def compacting(self, proposal: CompactionProposal) -> CompactionAnswer | None:
-        return await self._hooks.transform(points.COMPACTING, proposal, CompactionAnswer(), self._context())
+        return await self._hooks.transform(points.COMPACTING, proposal, CompactionAnswer(), self._check_notes)
 
     async def compacted(self, entry: CompactionEntry) -> None:
-        await self._hooks.observe(points.COMPACTED, points.Compacted(entry=entry), self._context())
+        await self._hooks.observe(points.COMPACTED, points.Compacted(entry=entry))
+
+    def _check_notes(self, answer: CompactionAnswer) -> None:
+        """Nothing of the conversation may be lost by a slip: notes are not empty, and what stays is on the branch."""
+        if answer.cancel is not None:
+            return
+        if answer.summary is not None and not answer.summary.strip():
+            raise ValueError("the summary is empty")
+        if answer.first_kept is not None and answer.summary is None:
+            raise ValueError("`first_kept` needs a `summary` of what is before it")
+        if answer.first_kept and answer.first_kept not in {node.id for node in self._host.tree.branch().nodes}:
+            raise ValueError(f"there is no entry {answer.first_kept!r} on the branch to keep")
 
 
 class ExtensionGate:
@@ -93,8 +96,7 @@ class ExtensionGate:
             return revised
 
         first = CallChecked(call=call, arguments=call.arguments)
-        context = ExtensionContext("the host", self._host)
-        last, verdict = await self._hooks.decide_revising(points.TOOL_CALL, first, context, revise)
+        last, verdict = await self._hooks.decide_revising(points.TOOL_CALL, first, revise)
         if verdict is not None:
             return _refusal(verdict)
         if last is first:
@@ -104,9 +106,13 @@ class ExtensionGate:
         return judged or changed
 
 
-def _only(kind: type[T], given: Sequence[object]) -> list[T]:
-    """What an extension returned, without what does not belong there."""
-    return [value for value in given if isinstance(value, kind)]
+def _check_entries(entries: Sequence[CustomMessageEntry]) -> None:
+    """The session gives ids, places and times; an extension only says something."""
+    for entry in entries:
+        if entry.id or entry.parent_id != "" or entry.timestamp:
+            raise ValueError("a message to add has no id, parent or time yet")
+        if entry.custom_type in ("", LEAF_TYPE):
+            raise ValueError(f"{entry.custom_type!r} cannot be a custom type; use the extension's name")
 
 
 def _with_arguments(call: ToolCall, source: CallChecked | ChangeArguments) -> ToolCall:
@@ -124,7 +130,7 @@ def contributed(host: HostPort) -> dict[str, str]:
     """What the context contributors say now, by their name; one that fails says nothing and is reported."""
     found: dict[str, str] = {}
     for owned in host.registry.contributors.owned():
-        text = host.provided(owned.owner, owned.value.name, owned.value.provider)
+        text = host.provided(owned.owner, f"context {owned.value.name}", owned.value.provider)
         if text:
             found[owned.value.name] = text
     return found
@@ -135,7 +141,7 @@ def sections(host: HostPort) -> dict[str, str]:
     found: dict[str, str] = {}
     owned_sections = sorted(host.registry.sections.owned(), key=lambda owned: (owned.value.order, owned.value.name))
     for owned in owned_sections:
-        text = host.provided(owned.owner, owned.value.name, owned.value.provider)
+        text = host.provided(owned.owner, f"section {owned.value.name}", owned.value.provider)
         if text:
             found[owned.value.name] = text
     return found

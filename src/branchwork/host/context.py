@@ -76,7 +76,7 @@ class HostPort(Protocol):
         """What `provider` says; None, and one report, when it fails or says no text."""
         ...
 
-    def choose_tools(self, names: tuple[str, ...]) -> None: ...
+    def choose_tools(self, owner: str, names: tuple[str, ...]) -> None: ...
 
     def select_model(self, ref: str | None, thinking: ThinkingLevel | None) -> ModelInfo: ...
 
@@ -182,8 +182,11 @@ class ExtensionContext:
         return self._host.flag(name)
 
     def choose_tools(self, names: tuple[str, ...]) -> None:
-        """Make these the active tools from the next request on; unknown names are left out."""
-        self._host.choose_tools(names)
+        """Make these the active tools from the next request on; unknown names are left out.
+
+        The choice is recorded on the branch and holds there, also after a resume, while this extension is loaded.
+        """
+        self._host.choose_tools(self._owner, names)
 
     def select_model(self, ref: str | None = None, thinking: ThinkingLevel | None = None) -> ModelInfo:
         """Use another model or thinking level from the next request on. Raises `UserError`."""

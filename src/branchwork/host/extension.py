@@ -5,23 +5,29 @@ it fails, is switched off, or is loaded anew.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from copy import deepcopy
+from math import inf
 from types import UnionType
 from typing import Any, TypeVar
 
+import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from branchwork.agent.toolset import Tool
+from branchwork.agent.toolset import Tool, ToolContext, ToolError, ToolOutput, ToolRun, inline_schema
 from branchwork.host.branch_state import BranchState, branch_state
+from branchwork.host.budget import contained, run_within
 from branchwork.host.bus import Bus, Note, Request
 from branchwork.host.context import ExtensionContext
 from branchwork.host.hooks import BUDGET_S, Hooks
-from branchwork.host.points import Decide, Observe, Transform
+from branchwork.host.points import Decide, Observe, Point, Transform
 from branchwork.host.registry import (
     Command,
     CommandHandler,
     Completer,
     Contributor,
     Flag,
+    Limit,
     Registry,
     Renderer,
     Section,
@@ -29,7 +35,8 @@ from branchwork.host.registry import (
     Taken,
 )
 from branchwork.host.settings import Settings
-from branchwork.session.entries import ToolResultMessage
+from branchwork.policy.posture import Restriction
+from branchwork.session.entries import JSONObject, ToolResultMessage
 
 P = TypeVar("P")
 V = TypeVar("V")
@@ -72,7 +79,16 @@ class ExtensionAPI:
 
     def add_tool(self, tool: Tool) -> None:
         """Raises ValueError when the name is taken; built-in tools are not replaced either."""
-        self._add(lambda: self._here.registry.tools.add(tool.name, self._name, tool))
+        if not isinstance(tool, Tool):
+            raise TypeError(f"add_tool takes a Tool (see @tool), not {type(tool).__name__}")
+        added = replace(
+            tool,
+            run=_contained(tool),
+            schema=tool.schema or _own_schema(tool),
+            convert=tool.convert and _refusing(tool.convert),
+            prepare=tool.prepare and _refusing(tool.prepare),
+        )
+        self._add(lambda: self._here.registry.tools.add(tool.name, self._name, added))
 
     def add_command(
         self,
@@ -125,13 +141,23 @@ class ExtensionAPI:
         contributor = Contributor(name=name or self._name, provider=provider)
         self._add(lambda: self._here.registry.contributors.add(contributor.name, self._name, contributor))
 
+    # ---- what may be touched ----------------------------------------------------------------------
+
+    def add_limit(self, provider: Callable[[ExtensionContext], Restriction | None], *, name: str | None = None) -> None:
+        """Narrow what may be touched: asked at every call, so that a change counts from the next one on.
+
+        A provider that fails forbids everything that changes anything.
+        """
+        limit = Limit(name=name or self._name, provider=provider)
+        self._add(lambda: self._here.registry.limits.add(limit.name, self._name, limit))
+
     # ---- hooks ------------------------------------------------------------------------------------
 
     def observe(
         self, point: Observe[P], handler: Callable[[P, ExtensionContext], Any], *, budget: float = BUDGET_S
     ) -> Callable[[], None]:
         """Watch. Returns the function that ends it. `budget` is in seconds."""
-        return self._here.hooks.add(point, self._name, handler, budget)
+        return self._hook(point, Observe, handler, budget)
 
     def transform(
         self,
@@ -141,13 +167,13 @@ class ExtensionAPI:
         budget: float = BUDGET_S,
     ) -> Callable[[], None]:
         """Change a value: the handler returns the new one, or None to leave it."""
-        return self._here.hooks.add(point, self._name, handler, budget)
+        return self._hook(point, Transform, handler, budget)
 
     def decide(
         self, point: Decide[P, V], handler: Callable[[P, ExtensionContext], Any], *, budget: float = BUDGET_S
     ) -> Callable[[], None]:
         """Object: the handler returns a verdict, or None. One that fails counts as the strictest verdict."""
-        return self._here.hooks.add(point, self._name, handler, budget)
+        return self._hook(point, Decide, handler, budget)
 
     # ---- state, other extensions, settings --------------------------------------------------------
 
@@ -182,6 +208,7 @@ class ExtensionAPI:
     def settings(self, table: str, kind: type[Table]) -> Table:
         """The table `[table]` of the settings, declared by `kind`. What is wrong in it is reported."""
         services = self._here
+        self._add(lambda: services.registry.tables.add(table, self._name, kind))
         declared = services.settings.table(table, kind)
         for problem in declared.problems:
             services.report(self._name, str(problem))
@@ -195,9 +222,50 @@ class ExtensionAPI:
             raise RuntimeError(f"extension {self._name}: registration is over once the extension is loaded")
         return self._services
 
+    def _hook(self, point: Point, kind: type, handler: Any, budget: float) -> Callable[[], None]:
+        if not isinstance(point, kind):
+            found = type(point).__name__
+            raise TypeError(f"{getattr(point, 'name', point)!r} is a point of kind {found}, not {kind.__name__}")
+        if not callable(handler) or not 0 < budget < inf:
+            raise TypeError(f"a handler of {point.name} is a function with a budget of some seconds")
+        return self._here.hooks.add(point, self._name, handler, budget)
+
     def _add(self, put: Callable[[], None]) -> None:
         self._here  # noqa: B018 - raises when loading is over
         try:
             put()
         except Taken as taken:
             raise ValueError(str(taken)) from None
+
+
+def _contained(tool: Tool) -> ToolRun[Any]:
+    """The tool's function, unable to end the program or to cancel the run that it is part of."""
+    function = tool.run
+
+    async def run(args: Any, ctx: ToolContext) -> ToolOutput:
+        output: ToolOutput = await contained(function, args, ctx)
+        return output
+
+    return run
+
+
+def _refusing(function: Callable[[JSONObject], Any]) -> Callable[[JSONObject], Any]:
+    """What an extension does to arguments before a call: failing at it refuses the call, and no more."""
+
+    def run(arguments: JSONObject) -> Any:
+        try:
+            return run_within(BUDGET_S, function, deepcopy(arguments))
+        except ToolError:
+            raise
+        except Exception as error:
+            raise ToolError(f"{type(error).__name__}: {error}") from error
+
+    return run
+
+
+def _own_schema(tool: Tool) -> JSONObject:
+    """Made once for each loading and kept with the tool: a cache by type would keep the types of all loadings."""
+    (ref,), components = msgspec.json.schema_components([tool.args], ref_template="#/$defs/{name}")
+    schema: JSONObject = inline_schema(ref, components)
+    schema.pop("title", None)
+    return schema

@@ -1,18 +1,23 @@
 """Finds extensions, runs their functions, and takes back what a broken one had registered."""
 
 import importlib
+import importlib.machinery
 import importlib.util
 import os
 import sys
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
-from types import ModuleType
-from typing import Any, Literal, TypeAlias
+from types import CodeType, ModuleType
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import Struct
 
 from branchwork.host.budget import call_within
 from branchwork.host.extension import ExtensionAPI, Services
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 ENTRY_POINTS = "branchwork.extensions"
 """The entry point group of installed distributions."""
@@ -32,6 +37,10 @@ class Candidate(Struct, frozen=True, kw_only=True):
     load: Callable[[], Any]
     """Returns the extension's function. Imports its code."""
 
+    @property
+    def is_file(self) -> bool:
+        return self.source not in ("installed", "built-in")
+
 
 class Loaded(Struct, frozen=True, kw_only=True):
     """What came of a candidate."""
@@ -46,7 +55,8 @@ class Loaded(Struct, frozen=True, kw_only=True):
 class Search(Struct, frozen=True, kw_only=True):
     """Where to look."""
 
-    home: Path
+    home: Path | None
+    """BRANCHWORK_HOME; None loads nothing from it."""
     project: Path | None
     """The folder of a trusted project; None loads nothing from a project."""
     settings_paths: tuple[Path, ...] = ()
@@ -56,35 +66,47 @@ class Search(Struct, frozen=True, kw_only=True):
 
 
 def candidates(search: Search, builtin: Iterable[str]) -> list[Candidate]:
-    """All that are there: given ones first, then the project's, the person's, installed ones, built-in ones."""
+    """All that are there, in the order in which the first of a name wins: given ones, then the project's, those of
+    the settings, the person's, installed ones, built-in ones. A file that is reached twice counts once."""
     found = [_from_path(path, "given") for path in search.given]
     if search.project is not None:
         found += _from_folder(search.project / ".branchwork" / "extensions", "project")
     found += [_from_path(path, "settings") for path in search.settings_paths]
-    found += _from_folder(search.home / "extensions", "user")
+    if search.home is not None:
+        found += _from_folder(search.home / "extensions", "user")
     if search.installed:
         found += _installed()
     found += [_builtin(module) for module in builtin]
-    return found
+    first: dict[str, Candidate] = {}
+    for candidate in found:
+        first.setdefault(os.path.realpath(candidate.where) if candidate.is_file else candidate.where, candidate)
+    return list(first.values())
 
 
 async def load_all(
     found: Iterable[Candidate], services: Services, *, disabled: Callable[[Candidate], bool]
 ) -> list[Loaded]:
-    """Load in the order given; of two with one name the first wins. Nothing that an extension does stops the rest."""
-    done: list[Loaded] = []
+    """The outcome for each candidate, in the order given; of two with one name the first wins.
+
+    Built-in ones are loaded before all others, so that nobody takes a name away from them; who wants to replace one
+    gives an extension its name or switches it off. Nothing that an extension does stops the rest.
+    """
     taken: dict[str, Candidate] = {}
-    for candidate in found:
+    outcomes: dict[int, Loaded] = {}
+    todo: list[tuple[int, Candidate]] = []
+    for number, candidate in enumerate(found):
         winner = taken.setdefault(candidate.name, candidate)
         if winner is not candidate:
             reason = f"{winner.source} extension of that name: {winner.where}"
-            done.append(_outcome(candidate, "shadowed", reason))
+            outcomes[number] = _outcome(candidate, "shadowed", reason)
             services.report(candidate.name, f"{candidate.where} is not loaded; it gives way to the {reason}")
         elif disabled(candidate):
-            done.append(_outcome(candidate, "disabled"))
+            outcomes[number] = _outcome(candidate, "disabled")
         else:
-            done.append(await _load(candidate, services))
-    return done
+            todo.append((number, candidate))
+    for number, candidate in sorted(todo, key=lambda each: each[1].source != "built-in"):
+        outcomes[number] = await _load(candidate, services)
+    return [outcomes[number] for number in sorted(outcomes)]
 
 
 def _outcome(candidate: Candidate, state: Any, reason: str | None = None) -> Loaded:
@@ -96,7 +118,7 @@ async def _load(candidate: Candidate, services: Services) -> Loaded:
     try:
         function = await call_within(LOAD_BUDGET_S, candidate.load)
         await call_within(LOAD_BUDGET_S, function, api)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - boundary: an extension's code
+    except Exception as error:  # noqa: BLE001 - boundary: an extension's code
         for part in (services.registry, services.hooks, services.bus):
             part.withdraw(candidate.name)
         reason = f"{type(error).__name__}: {error}"
@@ -124,7 +146,8 @@ def _from_folder(folder: Path, source: Source) -> list[Candidate]:
 
 
 def _from_path(path: Path, source: Source) -> Candidate:
-    return Candidate(name=path.stem, source=source, where=str(path), load=lambda: _function_of(_import_path(path)))
+    name = path.stem if path.suffix == ".py" else path.name
+    return Candidate(name=name, source=source, where=str(path), load=lambda: _function_of(_import_path(path)))
 
 
 def _builtin(module: str) -> Candidate:
@@ -144,8 +167,19 @@ def _installed() -> list[Candidate]:
     found = []
     for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name):
         where = f"{point.dist.name} {point.dist.version}" if point.dist is not None else point.value
-        found.append(Candidate(name=point.name, source="installed", where=where, load=point.load))
+        found.append(Candidate(name=point.name, source="installed", where=where, load=partial(_from_point, point)))
     return found
+
+
+def _from_point(point: "EntryPoint") -> Callable[[ExtensionAPI], Any]:
+    """What an entry point names: the function, or the module that has it."""
+    loaded = point.load()
+    if isinstance(loaded, ModuleType):
+        return _function_of(loaded)
+    if not callable(loaded):
+        raise TypeError(f"{point.value} is {type(loaded).__name__}, not a function `extension(api)`")
+    function: Callable[[ExtensionAPI], Any] = loaded
+    return function
 
 
 def _mentions_group(folder: Path) -> bool:
@@ -169,19 +203,35 @@ def _import_path(path: Path) -> ModuleType:
     name = f"branchwork_extension_{path.stem}_{abs(hash(str(path.resolve()))):x}"
     for known in [known for known in sys.modules if known == name or known.startswith(f"{name}.")]:
         del sys.modules[known]
-    spec = importlib.util.spec_from_file_location(
-        name, file, submodule_search_locations=[str(path)] if path.is_dir() else None
-    )
-    if spec is None or spec.loader is None:
+    if file.suffix != ".py":
         raise ImportError(f"{file} is no Python file")
+    importlib.invalidate_caches()
+    spec = importlib.util.spec_from_file_location(
+        name,
+        file,
+        loader=_FromSource(name, str(file)),
+        submodule_search_locations=[str(path)] if path.is_dir() else None,
+    )
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
     except BaseException:
-        del sys.modules[name]
+        sys.modules.pop(name, None)
         raise
     return module
+
+
+class _FromSource(importlib.machinery.SourceFileLoader):
+    """Compiles what the file says now. Compiled files next to it would be older than a change within their second,
+    and are no good guests in a project."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        code: CodeType = self.source_to_code(self.get_data(path), path)
+        return code
 
 
 def _function_of(module: ModuleType) -> Callable[[ExtensionAPI], Any]:

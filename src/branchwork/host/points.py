@@ -49,6 +49,8 @@ class Transform(Struct, Generic[P, V], frozen=True):
     returns: tuple[type[Any], ...]
     final: tuple[type[Any], ...] = ()
     """Values after which no other handler is asked."""
+    items: type[Any] | None = None
+    """What a value that is a sequence is made of."""
 
 
 class Decide(Struct, Generic[P, V], frozen=True):
@@ -206,10 +208,10 @@ THINKING_CHOSEN = Observe("thinking_chosen", ThinkingChosen)
 
 INPUT: Transform[InputContext, Input | Handled] = Transform("input", InputContext, (Input, Handled), (Handled,))
 RUN_STARTING: Transform[RunStarting, Sequence[CustomMessageEntry]] = Transform(
-    "run_starting", RunStarting, (tuple, list)
+    "run_starting", RunStarting, (tuple, list), (), CustomMessageEntry
 )
 REQUEST_STARTING: Transform[RequestStarting, Sequence[CustomMessage]] = Transform(
-    "request_starting", RequestStarting, (tuple, list)
+    "request_starting", RequestStarting, (tuple, list), (), CustomMessage
 )
 TOOL_RESULT: Transform[ResultReady, ToolOutput] = Transform("tool_result", ResultReady, (ToolOutput,))
 DISCOVERING: Transform[Discovering, ResourcePaths] = Transform("discovering", Discovering, (ResourcePaths,))

@@ -1,14 +1,56 @@
 """What extensions registered, and whose each thing is."""
 
-from collections.abc import Awaitable, Callable, Sequence
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from msgspec import Struct
 
 from branchwork.agent.toolset import Tool
 from branchwork.host.context import CommandContext, ExtensionContext
+from branchwork.policy.posture import Restriction
 
 T = TypeVar("T")
+
+BRANCHWORK = "Branchwork"
+"""The owner of what does not come from an extension."""
+COMMAND_NAME = re.compile(r"[a-z][a-z0-9_-]*")
+FLAG_NAME = re.compile(r"[a-z][a-z0-9-]*")
+TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+"""What all providers accept."""
+OWN_FLAGS = frozenset(
+    [
+        "help",
+        "version",
+        "print",
+        "output",
+        "debug",
+        "model",
+        "thinking",
+        "api-key",
+        "continue",
+        "resume",
+        "fork",
+        "no-session",
+        "name",
+        "tools",
+        "exclude-tools",
+        "cwd",
+        "max-turns",
+        "time-limit",
+        "extension",
+        "no-extensions",
+        "disable",
+        "skill",
+        "trust",
+        "no-trust",
+        "system-prompt",
+        "append-system-prompt",
+        "no-context-files",
+    ]
+)
+"""The program's own: a flag of such a name would never reach its extension."""
+OWN_SECTIONS = frozenset(("preamble", "tools", "rules", "addendum", "project_context", "skills", "cwd"))
 
 
 class Completion(Struct, frozen=True):
@@ -65,6 +107,13 @@ class Contributor(Struct, frozen=True, kw_only=True):
     provider: TextProvider
 
 
+class Limit(Struct, frozen=True, kw_only=True):
+    """Takes something away from what may be touched, as long as the provider gives a restriction."""
+
+    name: str
+    provider: Callable[[ExtensionContext], Restriction | None]
+
+
 class Renderer(Struct, frozen=True, kw_only=True):
     """Turns an entry or message of a custom type into plain lines that every front end can draw."""
 
@@ -82,17 +131,27 @@ class Taken(Exception):
 
 
 class Shelf(Generic[T]):
-    """Things of one kind by name. The first owner keeps a name; nobody is renamed or replaced silently."""
+    """Things of one kind by name. The first owner keeps a name; nobody is renamed or replaced silently.
 
-    def __init__(self, kind: str) -> None:
+    `reserved` names belong to the program; `pattern` is what a name looks like.
+    """
+
+    def __init__(
+        self, kind: str, *, reserved: frozenset[str] = frozenset(), pattern: re.Pattern[str] | None = None
+    ) -> None:
         self._kind = kind
+        self._reserved = reserved
+        self._pattern = pattern
         self._things: dict[str, Owned[T]] = {}
 
     def add(self, name: str, owner: str, value: T) -> None:
-        """Raises `Taken`."""
+        """Raises `Taken`, and ValueError for what cannot be a name."""
         there = self._things.get(name)
-        if there is not None:
-            raise Taken(f"the {self._kind} {name!r} belongs to {there.owner} already")
+        if there is not None or name in self._reserved:
+            whose = there.owner if there is not None else BRANCHWORK
+            raise Taken(f"the {self._kind} {name!r} belongs to {whose} already")
+        if not name or (self._pattern is not None and not self._pattern.fullmatch(name)):
+            raise ValueError(f"{name!r} cannot be the name of a {self._kind}")
         self._things[name] = Owned(owner, value)
 
     def withdraw(self, owner: str) -> None:
@@ -112,6 +171,9 @@ class Shelf(Generic[T]):
     def owned(self) -> tuple[Owned[T], ...]:
         return tuple(self._things.values())
 
+    def by_name(self) -> Mapping[str, T]:
+        return {name: there.value for name, there in self._things.items()}
+
     def names_of(self, owner: str) -> tuple[str, ...]:
         return tuple(name for name, there in self._things.items() if there.owner == owner)
 
@@ -120,13 +182,19 @@ class Registry:
     """All shelves. `withdraw` leaves nothing of an owner behind."""
 
     def __init__(self) -> None:
-        self.tools: Shelf[Tool] = Shelf("tool")
-        self.commands: Shelf[Command] = Shelf("command")
-        self.flags: Shelf[Flag] = Shelf("flag")
+        self.tools: Shelf[Tool] = Shelf("tool", pattern=TOOL_NAME)
+        self.commands: Shelf[Command] = Shelf("command", pattern=COMMAND_NAME)
+        self.flags: Shelf[Flag] = Shelf("flag", reserved=OWN_FLAGS, pattern=FLAG_NAME)
         self.shortcuts: Shelf[Shortcut] = Shelf("shortcut")
-        self.sections: Shelf[Section] = Shelf("prompt section")
+        self.sections: Shelf[Section] = Shelf("prompt section", reserved=OWN_SECTIONS)
         self.contributors: Shelf[Contributor] = Shelf("context contributor")
         self.renderers: Shelf[Renderer] = Shelf("renderer")
+        self.limits: Shelf[Limit] = Shelf("limit")
+        self.tables: Shelf[type[Struct]] = Shelf("settings table")
+
+    def table_types(self) -> Mapping[str, type[Struct]]:
+        """What extensions declared for tables of the settings."""
+        return self.tables.by_name()
 
     def shelves(self) -> dict[str, Shelf[Any]]:
         """By the plural name that `branchwork extensions` shows."""
@@ -138,6 +206,8 @@ class Registry:
             "sections": self.sections,
             "contributors": self.contributors,
             "renderers": self.renderers,
+            "limits": self.limits,
+            "settings": self.tables,
         }
 
     def withdraw(self, owner: str) -> None:

@@ -7,7 +7,10 @@ from msgspec import Struct
 
 from branchwork.agent.events import RunFinished
 from branchwork.errors import UserError
+from branchwork.host.budget import contained, run_within
+from branchwork.host.hooks import BUDGET_S
 from branchwork.host.points import Handled, Input, InputContext, InputSource
+from branchwork.host.registry import Completion
 from branchwork.host.skills import expand_skill
 from branchwork.host.templates import expand_template
 from branchwork.session.entries import Image
@@ -58,7 +61,7 @@ async def _command(host: "Host", text: str) -> Submitted | None:
         raise UserError(f"/{name} must wait until the run is over: abort it, or wait")
     owner = host.registry.commands.owner(name) or "an extension"
     try:
-        said = await command.handler(arguments, host.command_context(owner))
+        said = await contained(command.handler, arguments, host.command_context(owner))
     except UserError:
         raise
     except Exception as error:
@@ -66,6 +69,31 @@ async def _command(host: "Host", text: str) -> Submitted | None:
     if said is not None and not isinstance(said, str):
         raise UserError(f"/{name} of {owner} failed: it returned {type(said).__name__} instead of text")
     return Submitted(kind="handled", say=said)
+
+
+def completions(host: "Host", text: str) -> tuple[Completion, ...]:
+    """How a command line may go on: names after `/`, then what the command itself offers. `value` is what takes the
+    place of the word after the slash, or of the arguments."""
+    name, space, arguments = text.removeprefix("/").partition(" ")
+    if not text.startswith("/"):
+        return ()
+    if not space:
+        offered = [Completion(command.name, command.description) for command in host.commands()]
+        offered += [Completion(template.name, template.description) for template in host.resources.templates]
+        offered += [Completion(f"skill:{skill.name}", skill.description) for skill in host.resources.skills]
+        return tuple(sorted((each for each in offered if each.value.startswith(name)), key=lambda each: each.value))
+    command = host.registry.commands.get(name)
+    if command is None or command.complete is None:
+        return ()
+    owner = host.registry.commands.owner(name) or "an extension"
+    try:
+        found = tuple(run_within(BUDGET_S, command.complete, arguments.lstrip(), host.context_for(owner)))
+        if not all(isinstance(each, Completion) for each in found):
+            raise TypeError("something in it is no Completion")
+    except Exception as error:  # noqa: BLE001 - boundary: an extension's code
+        host.note("warning", owner, f"completion of /{name} failed: {type(error).__name__}: {error}")
+        return ()
+    return found
 
 
 def _is_resource(host: "Host", name: str) -> bool:

@@ -1,7 +1,10 @@
 """Opens the session that a host goes to next. The one it comes from is not touched."""
 
+from os.path import realpath
 from pathlib import Path
 from typing import Literal, TypeAlias
+
+from msgspec.structs import replace
 
 from branchwork.errors import UserError
 from branchwork.host.assembly import SessionChoice, Surroundings, open_session
@@ -20,18 +23,25 @@ def next_session(
     directory = current.path.parent if current.path is not None else None
     if kind == "new":
         choice = SessionChoice(kind="new" if directory is not None else "none")
-        return open_session(choice, world), None
+        return open_session(choice, replace(world, cwd=cwd)), None
     if kind == "resume":
         path = resolve(target or "", world.home, cwd)
-        if current.path is not None and path.samefile(current.path):
+        if current.path is not None and realpath(path) == realpath(current.path):  # which may not exist yet
             raise UserError("that is this session already")
         return Session.open(path, clock=world.clock, ids=world.ids), None
     if kind == "clone" or target is None:
         return clone(current, directory=directory, clock=world.clock, ids=world.ids), None
-    entry = current.entry(target)
+    position = fork_position(current, target)
     text = None
-    if isinstance(entry, MessageEntry) and isinstance(entry.message, UserMessage):
+    if position == "before":
+        entry = current.entry(target)
+        assert isinstance(entry, MessageEntry)
+        assert isinstance(entry.message, UserMessage)
         text = text_of(entry.message.content)
-    position: Literal["before", "at"] = "at" if text is None else "before"
     forked = fork(current, target, position=position, directory=directory, clock=world.clock, ids=world.ids)
     return forked, text
+
+
+def fork_position(session: Session, target: str | None) -> Literal["before", "at"]:
+    """A fork begins before a prompt, which goes to the editor, and with anything else. Raises NoSuchEntry."""
+    return "before" if target is not None and session.node(target).role == "user" else "at"

@@ -2,7 +2,10 @@
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import Any, get_type_hints
+
+import msgspec
 
 from branchwork.agent.toolset import (
     Effect,
@@ -94,13 +97,14 @@ def _schema(args: type[Any]) -> JSONObject | None:
 
 
 def _converter(args: type[Any]) -> Callable[[JSONObject], Any] | None:
-    """How arguments are validated, for types that msgspec does not know. Raises `ToolError`."""
-    if not _is_pydantic(args):
+    """How arguments are validated that are no `msgspec.Struct`. It raises `ToolError`."""
+    if issubclass(args, msgspec.Struct):
         return None
+    validate = args.model_validate if _is_pydantic(args) else partial(msgspec.convert, type=args, strict=False)
 
     def convert(arguments: JSONObject) -> Any:
         try:
-            return args.model_validate(arguments)
+            return validate(arguments)
         except ValueError as error:
             raise ToolError(str(error)) from None
 

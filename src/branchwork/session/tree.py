@@ -6,7 +6,7 @@ from types import TracebackType
 
 from msgspec import UNSET, UnsetType, structs
 
-from branchwork.clock import Clock, Ids, iso
+from branchwork.clock import Clock, Ids, RandomIds, SystemClock, iso
 from branchwork.errors import UserError
 from branchwork.session.branch import Branch
 from branchwork.session.bulk import decode_run, runs
@@ -94,6 +94,11 @@ class Session:
         header = new_header(session_id, now, cwd, parent_session)
         path = directory / session_filename(now, session_id) if directory is not None else None
         return cls.over(FileStore.new(path) if path is not None else MemoryStore(), header, clock=clock, ids=ids)
+
+    @classmethod
+    def in_memory(cls, cwd: Path | None = None) -> "Session":
+        """A new session that is kept nowhere, for work in `cwd` (default: the process's folder)."""
+        return cls.create(cwd=str(cwd or Path.cwd()), directory=None, clock=SystemClock(), ids=RandomIds())
 
     @classmethod
     def open(cls, path: Path, *, clock: Clock, ids: Ids, read_only: bool = False, cwd: str | None = None) -> "Session":

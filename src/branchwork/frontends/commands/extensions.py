@@ -6,6 +6,7 @@ import asyncio
 from branchwork.clock import RandomIds, SystemClock
 from branchwork.extensions import BUILTIN
 from branchwork.frontends.console import Console
+from branchwork.frontends.stray import stray_output
 from branchwork.host.assembly import AgentRequest, SessionChoice, Surroundings
 from branchwork.host.host import Front, Host
 from branchwork.models.scripted import ScriptedModel
@@ -30,7 +31,8 @@ def run(args: argparse.Namespace, console: Console) -> int:
     world = Surroundings(
         home=console.home, cwd=console.cwd, cwd_given=True, env=console.env, clock=SystemClock(), ids=RandomIds()
     )
-    return asyncio.run(_list(request, world, console, as_json=args.json))
+    with stray_output(console):
+        return asyncio.run(_list(request, world, console, as_json=args.json))
 
 
 async def _list(request: AgentRequest, world: Surroundings, console: Console, *, as_json: bool) -> int:

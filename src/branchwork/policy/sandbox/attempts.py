@@ -1,9 +1,10 @@
 """Tries what a sandbox must not allow, and says how each attempt ended.
 
-Run as a program inside the sandbox: `python -I -S attempts.py OUTSIDE FOLDERS SCRATCH PORT SOCKET PID`, where OUTSIDE
-is a directory that may not be written, FOLDERS are more of them, joined by `:`, and PID is a process that may not be
-signalled. Prints a line for each attempt: name, tab, `done` or the error. Whoever runs it knows better than this
-program whether something happened, and looks.
+Run as a program inside the sandbox: `python -I -S attempts.py OUTSIDE FOLDERS SCRATCH PORT SOCKET PID MOUNTS`.
+OUTSIDE is a directory that may not be written, FOLDERS are more of them, joined by `:`, PID is a process that may
+not be signalled, and MOUNTS the mount namespace of whoever asks, as `/proc/self/ns/mnt` names it. Prints a line for
+each attempt: name, tab, `done` or the error. Whoever runs it knows better than this program whether something
+happened, and looks.
 """
 
 import ctypes
@@ -16,8 +17,8 @@ from pathlib import Path
 
 NEW_USER, NEW_NAMESPACE = 0x10000000, 0x00020000
 """CLONE_NEWUSER, CLONE_NEWNS (sched.h)."""
-REMOUNT_WRITABLE = 0x1000 | 0x20
-"""MS_BIND and MS_REMOUNT without MS_RDONLY (mount.h)."""
+MS_BIND, MS_REMOUNT, MNT_DETACH = 0x1000, 0x20, 2
+"""From mount.h; a remount without MS_RDONLY makes writable."""
 UNROUTED = ("192.0.2.1", 9)
 """An address for documentation (RFC 5737): a packet to it reaches nobody."""
 SECONDS = 3.0
@@ -65,10 +66,16 @@ def checked(result: int) -> None:
         raise OSError(number, os.strerror(number))
 
 
-def remount(folder: str) -> None:
+def remount(folder: str, mounts: str) -> None:
     if sys.platform != "linux":
         raise OSError("there is no such call here")
-    checked(libc.mount(None, b"/", None, ctypes.c_ulong(REMOUNT_WRITABLE), None))
+    if str(Path("/proc/self/ns/mnt").readlink()) == mounts:
+        # Where it would last, mount in a way that changes nothing, and take it back.
+        here = folder.encode()
+        checked(libc.mount(here, here, None, ctypes.c_ulong(MS_BIND), None))
+        libc.umount2(here, MNT_DETACH)
+        return
+    checked(libc.mount(None, b"/", None, ctypes.c_ulong(MS_BIND | MS_REMOUNT), None))
     write(folder)
 
 
@@ -89,7 +96,8 @@ def attempt(name: str, what: Callable[[], None]) -> None:
     sys.stdout.flush()
 
 
-def main(outside: str, folders: str, scratch: str, port: str, path: str, pid: str) -> None:
+def main(outside: str, folders: str, scratch: str, port: str, path: str, *others: str) -> None:
+    pid, mounts = others
     attempt("scratch", lambda: write(scratch))
     attempt("write", lambda: write_all([outside, *folders.split(":")]))
     attempt("attributes", lambda: change_attributes(outside))
@@ -97,7 +105,7 @@ def main(outside: str, folders: str, scratch: str, port: str, path: str, pid: st
     attempt("outside", lambda: connect(socket.AF_INET, socket.SOCK_DGRAM, UNROUTED))
     attempt("unix", lambda: connect(socket.AF_UNIX, socket.SOCK_STREAM, path))
     attempt("signal", lambda: os.kill(int(pid), signal.SIGTERM))
-    attempt("remount", lambda: remount(outside))
+    attempt("remount", lambda: remount(outside, mounts))
     attempt("namespace", namespace)
 
 

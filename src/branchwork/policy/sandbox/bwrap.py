@@ -58,7 +58,8 @@ class Bubblewrap:
         if not spec.network:
             words.append("--unshare-net")
         words += ["--cap-drop", "ALL", "--seccomp", str(_FILTER_FD)]
-        words += ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
+        # Root needs no capability to write /proc/sys, which is the kernel's and not the sandbox's.
+        words += ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--remount-ro", "/proc"]
         words += _mounts(spec, env, private_tmp)
         changed, gone = changed_environment(spec, TMP if private_tmp else spec.scratch, env)
         for name, value in changed.items():
@@ -148,9 +149,10 @@ def _git_directories(cwd: Path) -> list[Path]:
 
 
 def system_binary(env: Mapping[str, str]) -> Path | Unusable:
-    """The one on the PATH of the program."""
-    found = shutil.which("bwrap", path=env.get("PATH"))
-    return Path(found).absolute() if found else Unusable("bwrap", "`bwrap` is not on PATH")
+    """The one on the PATH of the program, of which relative entries do not count: they lead into the project."""
+    folders = [folder for folder in env.get("PATH", "").split(os.pathsep) if folder.startswith("/")]
+    found = shutil.which("bwrap", path=os.pathsep.join(folders)) if folders else None
+    return Path(found) if found else Unusable("bwrap", "`bwrap` is not on PATH")
 
 
 def packaged_binary() -> Path | Unusable:

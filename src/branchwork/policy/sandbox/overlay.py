@@ -9,6 +9,7 @@ import os
 import shutil
 import stat
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Literal
 
@@ -22,6 +23,8 @@ What = Literal["file", "directory", "link", "other"]
 
 MAX_DIFF_BYTES = 1024 * 1024
 """Of either side; of a larger file only the sizes are told."""
+_TEXT_START = 8000
+"""Bytes in which a NUL makes a file binary, as git has it."""
 _ATTRIBUTES = ("user.overlay.", "trusted.overlay.")
 
 
@@ -85,7 +88,10 @@ def drop(layers: Layers) -> None:
 
 
 def changes(layers: Layers) -> list[Change]:
-    """What would change, in the order of the paths. Raises Refused when the layer cannot be understood."""
+    """What would change, in the order of the paths.
+
+    Raises Refused when the layer cannot be understood, OSError when the project cannot be read.
+    """
     found: list[Change] = []
     _compare(layers, "", lower=True, found=found)
     return sorted(found)
@@ -93,17 +99,13 @@ def changes(layers: Layers) -> list[Change]:
 
 def diff(change: Change, layers: Layers) -> str:
     """The change as a unified diff, or a line that says what it is. Ends without a newline."""
-    from branchwork.tools.diff import between
-
-    old, new = layers.project / change.path, layers.upper / change.path
-    if change.kind == "mode":
-        return f"{change.path}: mode {_mode(old)} becomes {_mode(new)}"
-    before = b"" if change.kind == "added" else _content(old)
-    after = b"" if change.kind == "deleted" else _content(new)
-    if before is None or after is None or b"\0" in before[:8000] or b"\0" in after[:8000]:
-        return f"{change.path}: {change.what} {change.kind}{_sizes(change, old, new)}"
-    found = between(change.path, before.decode("utf-8", "replace"), after.decode("utf-8", "replace"))
-    return (found.patch or found.diff).removesuffix("\n") or f"{change.path}: {change.what} {change.kind}"
+    if change.kind == "deleted":
+        return _difference(change, layers.project / change.path, None)
+    with _reachable(layers, change) as new:
+        if change.kind == "mode":
+            return f"{change.path}: mode {_mode(layers.project / change.path)} becomes {_mode(new)}"
+        with _unlocked(new, 0o400):
+            return _difference(change, None if change.kind == "added" else layers.project / change.path, new)
 
 
 def apply(chosen: list[Change], layers: Layers) -> None:
@@ -124,13 +126,14 @@ def apply(chosen: list[Change], layers: Layers) -> None:
             _remove(layers.project / each.path)
     for each in sorted(chosen):
         if each.kind != "deleted":
-            _put(layers.upper / each.path, layers.project / each.path, each)
-    for each in chosen:
-        now = _state_now(layers.project, each.path)
-        if now is None:
-            record.pop(each.path, None)
-        else:
-            record[each.path] = now
+            with _reachable(layers, each) as source:
+                _put(source, layers.project / each.path, each)
+    _note(record, layers.project, [each for each in chosen if each.what != "directory" or each.kind == "deleted"])
+    for each in sorted(chosen, reverse=True):  # last, because a mode may forbid to write what is in there
+        if each.what == "directory" and each.kind != "deleted":
+            with _reachable(layers, each) as source:
+                (layers.project / each.path).chmod(stat.S_IMODE(source.lstat().st_mode))
+            _note(record, layers.project, [each])
     _write_record(layers, record)
 
 
@@ -139,10 +142,24 @@ def apply(chosen: list[Change], layers: Layers) -> None:
 
 def _compare(layers: Layers, folder: str, *, lower: bool, found: list[Change]) -> None:
     """`lower` is whether the project has a directory `folder` that shows through where nothing covers it."""
-    seen = set()
-    for entry in os.scandir(layers.upper / folder):
+    with _unlocked(layers.upper / folder, 0o500):
+        _compare_entries(layers, folder, lower=lower, found=found)
+        seen = {entry.name for entry in _entries(layers.upper / folder)}
+        attributes = _overlay_attributes(layers.upper / folder)
+    if "redirect" in attributes:
+        raise Refused(
+            f"the directory {folder} was renamed by a kernel that keeps only a note of it; drop the rehearsal"
+        )
+    if lower and attributes.get("opaque") == b"y":
+        for entry in _entries(layers.project / folder):
+            if entry.name not in seen:
+                path = f"{folder}/{entry.name}" if folder else entry.name
+                found.extend(_deleted(layers, path, entry.stat(follow_symlinks=False)))
+
+
+def _compare_entries(layers: Layers, folder: str, *, lower: bool, found: list[Change]) -> None:
+    for entry in _entries(layers.upper / folder):
         path = f"{folder}/{entry.name}" if folder else entry.name
-        seen.add(entry.name)
         info = entry.stat(follow_symlinks=False)
         below = _lstat(layers.project / path) if lower else None
         if _is_whiteout(entry, info):
@@ -156,16 +173,6 @@ def _compare(layers: Layers, folder: str, *, lower: bool, found: list[Change]) -
             found.append(Change(path, kind, _what(info.st_mode)))
         if stat.S_ISDIR(info.st_mode):
             _compare(layers, path, lower=below is not None and stat.S_ISDIR(below.st_mode), found=found)
-    attributes = _overlay_attributes(layers.upper / folder)
-    if "redirect" in attributes:
-        raise Refused(
-            f"the directory {folder} was renamed by a kernel that keeps only a note of it; drop the rehearsal"
-        )
-    if lower and attributes.get("opaque") == b"y":
-        for entry in os.scandir(layers.project / folder):
-            if entry.name not in seen:
-                path = f"{folder}/{entry.name}" if folder else entry.name
-                found.extend(_deleted(layers, path, entry.stat(follow_symlinks=False)))
 
 
 def _kind(layers: Layers, path: str, info: os.stat_result, below: os.stat_result | None) -> Kind | None:
@@ -186,7 +193,7 @@ def _same_content(new: Path, old: Path, info: os.stat_result, below: os.stat_res
         return False
     if info.st_size != below.st_size:
         return False
-    with new.open("rb") as left, old.open("rb") as right:
+    with _unlocked(new, 0o400), new.open("rb") as left, old.open("rb") as right:
         while block := left.read(1 << 20):
             if block != right.read(1 << 20):
                 return False
@@ -195,7 +202,7 @@ def _same_content(new: Path, old: Path, info: os.stat_result, below: os.stat_res
 
 def _deleted(layers: Layers, path: str, below: os.stat_result) -> Iterator[Change]:
     if stat.S_ISDIR(below.st_mode):
-        for entry in os.scandir(layers.project / path):
+        for entry in _entries(layers.project / path):
             yield from _deleted(layers, f"{path}/{entry.name}", entry.stat(follow_symlinks=False))
     yield Change(path, "deleted", _what(below.st_mode))
 
@@ -223,6 +230,11 @@ def _what(mode: int) -> What:
     return "link" if stat.S_ISLNK(mode) else "other"
 
 
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    with os.scandir(folder) as found:
+        return list(found)
+
+
 def _lstat(path: Path) -> os.stat_result | None:
     try:
         return path.lstat()
@@ -230,24 +242,56 @@ def _lstat(path: Path) -> os.stat_result | None:
         return None
 
 
+@contextmanager
+def _unlocked(path: Path, needed: int) -> Iterator[None]:
+    """In the layer, lets its owner have what a command may have taken away: the mode is a change, not a lock."""
+    info = path.lstat()
+    if stat.S_ISLNK(info.st_mode) or info.st_mode & needed == needed:
+        yield
+        return
+    path.chmod(stat.S_IMODE(info.st_mode) | needed)
+    try:
+        yield
+    finally:
+        path.chmod(stat.S_IMODE(info.st_mode))
+
+
+@contextmanager
+def _reachable(layers: Layers, change: Change) -> Iterator[Path]:
+    """The file in the layer, readable and with every directory above it unlocked."""
+    with ExitStack() as stack:
+        path = layers.upper
+        for part in Path(change.path).parts:
+            stack.enter_context(_unlocked(path, 0o500))
+            path = path / part
+        yield path
+
+
 # Showing them
 
 
-def _content(path: Path) -> bytes | None:
-    """None for what has no text, or too much."""
+def _difference(change: Change, old: Path | None, new: Path | None) -> str:
+    from branchwork.tools.diff import between
+
+    before, after = (_content(path) for path in (old, new))
+    plain = f"{change.path}: {change.what} {change.kind}"
+    if before is None or after is None or b"\0" in before[:_TEXT_START] or b"\0" in after[:_TEXT_START]:
+        sizes = [f"{path.lstat().st_size:,}" for path in (old, new) if path is not None]
+        return f"{plain} ({' becomes '.join(sizes)} bytes)" if change.what == "file" else plain
+    found = between(change.path, before.decode("utf-8", "replace"), after.decode("utf-8", "replace"))
+    return (found.patch or found.diff).removesuffix("\n") or plain
+
+
+def _content(path: Path | None) -> bytes | None:
+    """Nothing for no file, None for what has no text, or too much."""
+    if path is None:
+        return b""
     info = path.lstat()
     if stat.S_ISLNK(info.st_mode):
         return os.fsencode(path.readlink())
     if not stat.S_ISREG(info.st_mode) or info.st_size > MAX_DIFF_BYTES:
         return None
     return path.read_bytes()
-
-
-def _sizes(change: Change, old: Path, new: Path) -> str:
-    if change.what != "file":
-        return ""
-    sizes = [f"{path.lstat().st_size:,}" for path, kind in ((old, "added"), (new, "deleted")) if change.kind != kind]
-    return f" ({' becomes '.join(sizes)} bytes)"
 
 
 def _mode(path: Path) -> str:
@@ -269,7 +313,6 @@ def _put(source: Path, target: Path, change: Change) -> None:
     if change.what == "directory":
         if change.kind != "mode":
             target.mkdir()
-        target.chmod(mode)
         return
     if change.kind == "mode":
         target.chmod(mode)
@@ -280,7 +323,8 @@ def _put(source: Path, target: Path, change: Change) -> None:
         if change.what == "link":
             temporary.symlink_to(source.readlink())
         else:
-            _copy(source, temporary, mode)
+            with _unlocked(source, 0o400):
+                _copy(source, temporary, mode)
         temporary.replace(target)
     except BaseException:
         temporary.unlink(missing_ok=True)
@@ -288,7 +332,7 @@ def _put(source: Path, target: Path, change: Change) -> None:
 
 
 def _copy(source: Path, target: Path, mode: int) -> None:
-    with source.open("rb") as left, target.open("xb") as right:
+    with os.fdopen(os.open(source, os.O_RDONLY | os.O_NOFOLLOW), "rb") as left, target.open("xb") as right:
         shutil.copyfileobj(left, right)
         os.fchmod(right.fileno(), mode)
         right.flush()
@@ -303,7 +347,7 @@ def _states(project: Path) -> Iterator[tuple[str, State]]:
     waiting = [""]
     while waiting:
         folder = waiting.pop()
-        for entry in os.scandir(project / folder):
+        for entry in _entries(project / folder):
             path = f"{folder}/{entry.name}" if folder else entry.name
             info = entry.stat(follow_symlinks=False)
             if info.st_uid != user or info.st_gid != group:
@@ -332,6 +376,16 @@ def _state_now(project: Path, path: str) -> State | None:
             return None
     info = _lstat(project / path)
     return None if info is None else _state(info)
+
+
+def _note(record: dict[str, State], project: Path, made: list[Change]) -> None:
+    """What was just made is what the project is from now on."""
+    for each in made:
+        now = _state_now(project, each.path)
+        if now is None:
+            record.pop(each.path, None)
+        else:
+            record[each.path] = now
 
 
 def _record_file(layers: Layers) -> Path:

@@ -42,28 +42,35 @@ class Sandboxes:
 
     def __init__(self, env: Mapping[str, str]) -> None:
         self._env = env
-        self._chosen: dict[str | None, Chosen] = {}
+        self._chosen: dict[tuple[str | None, bool], Chosen] = {}
 
-    def choose(self, name: str | None = None) -> Chosen:
-        """The first that holds, or the one of `name`. Falls back to none only without a name.
+    def choose(self, name: str | None = None, *, overlays: bool = False) -> Chosen:
+        """The first that holds, or the one of `name`; with `overlays`, the first that can also rehearse writes.
 
-        Raises UserError when the one that is named does not exist or does not hold.
+        Falls back to none only without a name. Raises UserError when what is asked for does not exist or hold.
         """
-        if name not in self._chosen:
-            self._chosen[name] = self._choose(name)
-        return self._chosen[name]
+        key = (name, overlays)
+        if key not in self._chosen:
+            self._chosen[key] = self._choose(name, overlays)
+        return self._chosen[key]
 
-    def _choose(self, name: str | None) -> Chosen:
+    def _choose(self, name: str | None, overlays: bool) -> Chosen:
         if name is not None and name not in NAMES:
             raise UserError(f"there is no sandbox {name!r}; it is one of {', '.join(NAMES)}", exit_code=2)
         refused: list[Unusable] = []
         for candidate in () if name == "none" else self._candidates(name):
             found = candidate if isinstance(candidate, Unusable) else tried(candidate, self._env)
-            if not isinstance(found, Unusable):
+            if isinstance(found, Unusable):
+                refused.append(found)
+            elif overlays and not found.overlays:
+                refused.append(Unusable(found.name, f"{found.detail}: has no overlays"))
+            else:
                 return Chosen(backend=found, refused=tuple(refused))
-            refused.append(found)
+        why = "; ".join(each.reason for each in refused) or "it has no overlays"
+        if overlays:
+            raise UserError(f"writes cannot be rehearsed here: {why}")
         if name not in (None, "none"):
-            raise UserError(f"the sandbox {name} does not work here: {'; '.join(each.reason for each in refused)}")
+            raise UserError(f"the sandbox {name} does not work here: {why}")
         return Chosen(backend=Unconfined(), refused=tuple(refused))
 
     def _candidates(self, name: str | None) -> Iterator[Backend | Unusable]:
@@ -114,8 +121,9 @@ def tried(backend: Backend, env: Mapping[str, str]) -> Backend | Unusable:
             return Unusable(backend.name, f"{backend.detail}: no answer in {_SECONDS:.0f} s")
         if outside.exists():
             return Unusable(backend.name, f"{backend.detail}: {_MEANING[3]}")
+        ran = (scratch / "written").exists()
     if ended.returncode == 0:
-        return backend
+        return backend if ran else Unusable(backend.name, f"{backend.detail}: {_MEANING[4]}")
     said = ended.stderr.decode("utf-8", "replace").strip().splitlines()
     reason = _MEANING.get(ended.returncode) or (said[-1] if said else f"exit code {ended.returncode}")
     return Unusable(backend.name, f"{backend.detail}: {reason}")

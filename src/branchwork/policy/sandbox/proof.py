@@ -103,6 +103,7 @@ def _run(backend: Backend, env: Mapping[str, str], spec: SandboxSpec, bait: _Bai
         str(bait.listener.getsockname()[1]),
         str(bait.outside / "s"),
         str(bait.victim.pid),
+        str(Path("/proc/self/ns/mnt").readlink()) if sys.platform == "linux" else "-",
     )
     # Python reads its packages from where they are, also below /tmp.
     try:
