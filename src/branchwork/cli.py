@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
     from branchwork.frontends.console import Console
 
-COMMANDS = ("auth", "demo", "export", "extensions", "models", "sessions", "trust")
+COMMANDS = ("auth", "demo", "doctor", "export", "extensions", "models", "policy", "sessions", "trust")
 """Each is a module of `branchwork.frontends.commands`."""
 
 YOUNG_OBJECTS = 150_000

@@ -32,7 +32,8 @@ class Place:
         self.gate = PolicyGate(
             lambda: self.posture,
             Surface(
-                cwd=self.cwd, home=folder, scratch=folder / "scratch", env={"PATH": "/bin"},
+                cwd=self.cwd, home=folder, scratch=folder / "scratch", tmp=str(folder / "scratch"),
+                env={"PATH": "/bin"},
                 sandbox=lambda: self.sandbox,
             ),
         )  # fmt: skip

@@ -30,6 +30,7 @@ from branchwork.host.points import (
 )
 from branchwork.host.registry import Completion
 from branchwork.policy.posture import Restriction
+from branchwork.session.entries import AssistantMessage, Entry, MessageEntry
 
 TOGGLE_TYPE = "agenticoding-readonly"
 ISSUE_TYPE = "agenticoding-readonly-frontmatter-issue"
@@ -147,7 +148,7 @@ class _Switch:
         for node in ctx.tree.branch().upwards():
             if node.id == self._told_at:
                 return False
-            if node.role == "assistant":
+            if node.role == "assistant" and _stays(ctx.tree.entry(node.id)):
                 return True
         return False
 
@@ -239,6 +240,12 @@ class _Switch:
     def _complain(self, ctx: ExtensionContext, kind: str, name: str, path: Path) -> None:
         issue = {"kind": "invalid-readonly-value", "filePath": str(path)}
         ctx.tree.record(ISSUE_TYPE, {"name": name, "type": kind, "issue": issue})
+
+
+def _stays(entry: Entry) -> bool:
+    """Whether a reply is part of later requests; one that failed or was aborted is not."""
+    message = entry.message if isinstance(entry, MessageEntry) else None
+    return isinstance(message, AssistantMessage) and message.stop_reason not in ("error", "aborted")
 
 
 def nudge_text(enabled: bool, percent: int | None, *, can_hand_off: bool) -> str:

@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -142,8 +142,9 @@ def choose_tools(request: AgentRequest, settings: Settings, offered: Sequence[To
     return tuple(tool for tool in offered if tool.name in wanted)
 
 
-def builtin(settings: Settings) -> tuple[Tool, ...]:
-    return builtin_tools(bash=BashSettings(shell=settings.shell.path, prefix=settings.shell.prefix))
+def builtin(settings: Settings, wrap: Callable[[tuple[str, ...]], tuple[str, ...]]) -> tuple[Tool, ...]:
+    """The built-in tools; commands are run as `wrap` says."""
+    return builtin_tools(bash=BashSettings(shell=settings.shell.path, prefix=settings.shell.prefix, wrap=wrap))
 
 
 def scratch_directory(session_id: str) -> Path:

@@ -27,6 +27,7 @@ from branchwork.host.assembly import (
 )
 from branchwork.host.bridge import ExtensionGate, ExtensionLoop
 from branchwork.host.bus import Bus
+from branchwork.host.confinement import Confinement
 from branchwork.host.extension import Services
 from branchwork.host.hooks import Failure, Hooks
 from branchwork.host.loader import Candidate, Loaded, Search, candidates, load_all
@@ -40,7 +41,7 @@ from branchwork.host.tool_choice import ToolChoice
 from branchwork.host.trust import decide
 from branchwork.models.base import Model
 from branchwork.models.catalog import Catalog
-from branchwork.policy.gate import PolicyGate, Surface
+from branchwork.policy.gate import PolicyGate
 from branchwork.session.entries import ThinkingLevel
 from branchwork.session.handle import Tree
 from branchwork.session.tree import Session
@@ -64,6 +65,7 @@ class Built:
         self.resources = Resources()
         self.sections: Mapping[str, str] = {}
         self.places: World
+        self.confinement: Confinement
         self.agent: SessionAgent
         self.tool_choice: ToolChoice
         self.retired: list[Model] = []
@@ -134,7 +136,10 @@ async def build(host: "Host", session: Session, hub: EventHub, kept: Carried | N
         hooks=Hooks(lambda failure: _tell_failure(host, failure), host.context_for),
         bus=Bus(lambda owner, text: host.note("warning", owner, text)),
     )
-    for tool in builtin(settings):
+    built.confinement = Confinement(
+        host.posture, cwd=cwd, home=places.user_home, area=scratch_directory(session.header.id), env=world.env
+    )
+    for tool in builtin(settings, built.confinement.wrap):
         built.registry.tools.add(tool.name, BRANCHWORK, tool)
     built.tree = Tree(session, lambda entry: built.agent.store(entry))
     await _load_extensions(host, built, project)
@@ -222,13 +227,6 @@ def _make_agent(host: "Host", built: Built, session: Session, hub: EventHub, kep
     chosen = choose_model(request, context, Catalog(world.home, world.env, api_key=request.api_key))
     for warning in chosen.warnings:
         host.note("warning", "models", warning)
-    surface = Surface(
-        cwd=built.cwd,
-        home=user_home,
-        scratch=scratch_directory(session.header.id),
-        env=dict(world.env),
-        sandbox=lambda: None,
-    )
     allowed = choose_tools(request, settings, built.offered_tools())
     parts = AgentParts(
         context=context,
@@ -236,12 +234,12 @@ def _make_agent(host: "Host", built: Built, session: Session, hub: EventHub, kep
         thinking=_thinking(request, chosen, context, settings),
         tools=allowed,
         sections=host.prompt_sections,
-        gate=ExtensionGate(host, built.hooks, PolicyGate(host.posture, surface)),
+        gate=ExtensionGate(host, built.hooks, PolicyGate(host.posture, built.confinement.surface())),
         hooks=ExtensionLoop(host, built.hooks, world.clock.now_ms),
         clock=world.clock,
         cwd=built.cwd,
         home=user_home,
-        scratch=scratch_directory(session.header.id),
+        scratch=built.confinement.scratch,
         env=world.env,
         tree=built.tree,
         queue=InputQueue(settings.queue.steering, settings.queue.follow_up),

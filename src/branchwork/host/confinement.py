@@ -1,5 +1,6 @@
 """What may be touched in a session: the posture from all contributors, and the gate that applies it."""
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,6 +9,7 @@ from branchwork.agent.toolset import ToolError
 from branchwork.host.budget import run_within
 from branchwork.host.context import ExtensionContext
 from branchwork.host.hooks import BUDGET_S
+from branchwork.policy.gate import Surface
 from branchwork.policy.posture import Posture, Restriction
 
 if TYPE_CHECKING:
@@ -49,13 +51,33 @@ def failed(owner: str) -> Restriction:
 class Confinement:
     """Runs the commands of a session as its posture at that moment wants it."""
 
-    def __init__(self, posture: Callable[[], Posture], *, cwd: Path, home: Path, area: Path, env: Mapping[str, str]):
+    def __init__(
+        self, posture: Callable[[], Posture], *, cwd: Path, home: Path, area: Path, env: Mapping[str, str]
+    ) -> None:
         self._posture = posture
         self._cwd = cwd
         self._home = home
         self._area = area
         self._env = env
         self._sandboxes: Sandboxes | None = None
+
+    @property
+    def scratch(self) -> Path:
+        """The one directory that can be written under every posture; made when something needs it."""
+        return Path(os.path.realpath(self._area)) / "scratch"
+
+    def surface(self) -> Surface:
+        """What the gate judges calls against."""
+        real = os.path.realpath(self._cwd)
+        below_tmp = real == "/tmp" or real.startswith("/tmp/")
+        return Surface(
+            cwd=self._cwd,
+            home=self._home,
+            scratch=self.scratch,
+            tmp=str(self.scratch) if below_tmp else "/tmp",
+            env=dict(self._env),
+            sandbox=self.name,
+        )
 
     @property
     def backend(self) -> "Backend":
@@ -82,6 +104,7 @@ class Confinement:
             cwd=self._cwd,
             home=self._home,
             scratch=make_scratch(self._area),
+            keep=(self.scratch,),
             writable=tuple(map(Path, posture.writable or ())),
             network=posture.network,
         )

@@ -30,6 +30,10 @@ class Surface(Struct, frozen=True, kw_only=True):
     cwd: Path
     home: Path
     scratch: Path
+    """Can be written whatever the posture is."""
+    tmp: str | None
+    """Where commands may write by their text: `/tmp`, whose place the scratch directory takes in the sandbox; never
+    a directory that the project is in."""
     env: dict[str, str]
     sandbox: Callable[[], str | None]
     """The name of the backend in force; None when there is none. Asked when a command needs it."""
@@ -93,7 +97,7 @@ class PolicyGate:
         judgement = judge(
             tool.command(args),
             cwd=str(surface.cwd),
-            tmp=str(surface.scratch),
+            tmp=surface.tmp,
             home=str(surface.home),
             env=surface.env,
         )
