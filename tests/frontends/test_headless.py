@@ -22,6 +22,9 @@ WORK = replies(
     Reply(parts=(Text("Done: a.txt."),), usage=Tokens(input=100, output=20, cache_read=50)),
 )
 
+PLANS = ["workflow_plan_save", "workflow_plan_tick"]
+"""The tools that built-in extensions add."""
+
 
 @pytest.fixture
 def work(tmp_path: Path) -> Iterator[Program]:
@@ -205,7 +208,7 @@ def test_the_tools_of_a_run_can_be_chosen(tmp_path: Path) -> None:
         branchwork.run("-p", "x", "--exclude-tools", "bash")
         branchwork.run("-p", "x", "--tools", "")
         names = [[tool["function"]["name"] for tool in body(server, n).get("tools", [])] for n in range(3)]
-        assert names == [["read", "grep"], ["read", "edit", "write", "grep", "find", "ls"], []]
+        assert names == [["read", "grep"], ["read", "edit", "write", "grep", "find", "ls", *PLANS], []]
 
 
 def test_a_broken_pipe_is_no_crash(work: Program) -> None:

@@ -1,6 +1,7 @@
 """Ignore files in the syntax of `.gitignore` (gitignore(5)), for folders of skills."""
 
 import re
+import warnings
 from pathlib import Path
 
 from msgspec import Struct
@@ -62,7 +63,9 @@ def _rule(line: str) -> _Rule | None:
     if not body or expression is None:
         return None
     try:
-        pattern = re.compile(expression if anchored else f"(?:.*/)?{expression}", re.DOTALL)
+        with warnings.catch_warnings():  # set operators that Python may get some day are plain characters to git
+            warnings.simplefilter("ignore", FutureWarning)
+            pattern = re.compile(expression if anchored else f"(?:.*/)?{expression}", re.DOTALL)
     except re.error:
         return None
     return _Rule(pattern, negated, folders_only)

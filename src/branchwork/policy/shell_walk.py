@@ -77,6 +77,8 @@ class Walker:
     def no_arithmetic(self, text: str, state: State) -> None:
         """Two words without an operator between them: a shell that can reads the parentheses as subshells."""
         inside = text.strip("$() \t\n")
+        if re.search(r"[<>]\(", inside):
+            self.judge.flag("S", "double-parenthesis", "`((...))` may hold a process substitution.")
         if not re.search(r"[\w}'\"]\s+[-\w./$'\"~]*\w", inside) or re.search(r"[=?,+*%&|^<>!]", inside):
             return
         words = inside.replace("'", "").replace('"', "").split()
