@@ -81,6 +81,10 @@ def _main(words: list[str], console: "Console") -> int:
 
     args, rest = _parser().parse_known_intermixed_args(words)
     args.flags = [word for word in rest if word.startswith("--")]
+    if args.mode is not None:
+        args.flags.append(f"--mode={args.mode}")
+    if args.readonly:
+        args.flags.append("--readonly")
     unknown = [word for word in rest if not word.startswith("--")]
     if unknown:
         raise UserError(f"unknown option {unknown[0]} (branchwork --help)", exit_code=2)
@@ -117,6 +121,8 @@ def _parser() -> "argparse.ArgumentParser":
     tools = parser.add_argument_group("tools and limits")
     tools.add_argument("--tools", metavar="A,B", help="only these tools (an empty list: none)")
     tools.add_argument("--exclude-tools", metavar="A,B", help="all but these tools")
+    tools.add_argument("--mode", metavar="off|discuss|plan|build|review|design", help="begin in this workflow mode")
+    tools.add_argument("--readonly", action="store_true", help="nothing of the project may be changed")
     tools.add_argument("--cwd", metavar="DIR", help="work in this folder")
     tools.add_argument("--max-turns", type=_positive_int, metavar="N")
     tools.add_argument("--time-limit", type=_positive_float, metavar="SECONDS")
