@@ -5,7 +5,7 @@ import importlib.machinery
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 ENTRY_POINTS = "branchwork.extensions"
 """The entry point group of installed distributions."""
+PREFIX = "branchwork_extension_"
+"""Of the module names of extensions that are loaded from a path."""
 LOAD_BUDGET_S = 10.0
 """What an extension's module and its function may take together."""
 
@@ -200,12 +202,14 @@ def _mentions_group(folder: Path) -> bool:
 def _import_path(path: Path) -> ModuleType:
     """The module at `path` (a file, or a folder with `__init__.py`), read anew each time."""
     file = path / "__init__.py" if path.is_dir() else path
-    name = f"branchwork_extension_{path.stem}_{abs(hash(str(path.resolve()))):x}"
+    name = f"{PREFIX}{path.stem}_{abs(hash(str(path.resolve()))):x}"
     for known in [known for known in sys.modules if known == name or known.startswith(f"{name}.")]:
         del sys.modules[known]
     if file.suffix != ".py":
         raise ImportError(f"{file} is no Python file")
     importlib.invalidate_caches()
+    if not any(finder is _Inner for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Inner)
     spec = importlib.util.spec_from_file_location(
         name,
         file,
@@ -232,6 +236,21 @@ class _FromSource(importlib.machinery.SourceFileLoader):
         path = self.get_filename(fullname)
         code: CodeType = self.source_to_code(self.get_data(path), path)
         return code
+
+
+class _Inner:
+    """Finds the modules inside of extensions that are packages, so that they too are read from their source."""
+
+    @classmethod
+    def find_spec(
+        cls, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if not fullname.startswith(PREFIX):
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        if spec is not None and isinstance(spec.loader, importlib.machinery.SourceFileLoader) and spec.origin:
+            spec.loader = _FromSource(fullname, spec.origin)
+        return spec
 
 
 def _function_of(module: ModuleType) -> Callable[[ExtensionAPI], Any]:
