@@ -50,7 +50,7 @@ class Harness:
         **parts: Any,
     ) -> None:
         self.clock = FakeClock()
-        self.session = session or memory_session(self.clock)
+        self.session = memory_session(self.clock) if session is None else session  # an empty one is falsy
         self.model = script if isinstance(script, ScriptedModel) else ScriptedModel(script, clock=self.clock)
         options: Mapping[str, Any] = {
             "gate": OpenGate(),
