@@ -129,6 +129,10 @@ def _remove_objects() -> None:
         libc.shmctl(found, 0, None)
 
 
+UNSEEN = 4
+"""So many looks in a row must find nothing: while a process becomes another program it has no environment to see."""
+
+
 def marked() -> list[int]:
     """Processes that come from an attack and run."""
     found = []
@@ -146,9 +150,11 @@ def marked() -> list[int]:
 def wait_until_quiet() -> list[int]:
     """What is still there of the attack after its time is up; nothing reports the end of an orphan."""
     until = time.monotonic() + SECONDS
-    while (left := marked()) and time.monotonic() < until:
+    unseen = 0
+    while unseen < UNSEEN and time.monotonic() < until:
         time.sleep(0.01)
-    return left
+        unseen = 0 if marked() else unseen + 1
+    return marked()
 
 
 def attack(command: str, job: dict[str, Any], canary: Canary, backend: Any) -> tuple[int, str]:
