@@ -1,7 +1,5 @@
 """`python -m branchwork`."""
 
-import sys
+from branchwork.cli import run
 
-from branchwork.cli import main
-
-sys.exit(main())
+run()

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import argparse
+    from typing import NoReturn
 
     from branchwork.frontends.console import Console
 
@@ -20,6 +21,25 @@ finished tasks).
 """
 
 LEVELS = ("off", "minimal", "low", "medium", "high", "xhigh", "max")
+
+
+def run() -> "NoReturn":
+    """The program as a process: `main`, and then out at once.
+
+    What was registered for the end has its turn and the streams are flushed; only the freeing of each object of a
+    long session, which takes longer than starting did, is left to the system.
+    """
+    code = main()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError):  # a reader that is gone, or a stream that was closed: the usual way out knows both
+        sys.exit(code)
+    import atexit
+    import os
+
+    atexit._run_exitfuncs()
+    os._exit(code)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -159,4 +179,4 @@ _positive_float.__name__ = "positive number"
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run()

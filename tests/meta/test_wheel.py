@@ -84,7 +84,7 @@ def test_the_sdist_holds_what_a_build_needs_and_no_tests(archives: Archives) -> 
 def test_both_commands_start_the_same_program(archives: Archives) -> None:
     scripts = ConfigParser()
     scripts.read_string(read(archives.wheel, "/entry_points.txt"))
-    assert dict(scripts["console_scripts"]) == {"branchwork": "branchwork.cli:main", "bwk": "branchwork.cli:main"}
+    assert dict(scripts["console_scripts"]) == {"branchwork": "branchwork.cli:run", "bwk": "branchwork.cli:run"}
 
 
 def test_the_metadata_states_license_version_and_python(archives: Archives) -> None:
