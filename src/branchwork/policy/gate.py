@@ -1,5 +1,6 @@
 """The one gate: every tool call passes it, whoever asked for it."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from msgspec import Struct
 
 from branchwork.agent.gate import Refusal
 from branchwork.agent.toolset import Effect, Tool
-from branchwork.policy.posture import Posture, Restriction
+from branchwork.policy.posture import Posture, Restriction, within
 from branchwork.session.entries import ToolCall
 from branchwork.tools.paths import locate
 
@@ -81,7 +82,7 @@ class PolicyGate:
         for text in tool.touches(args):
             path = locate(text, cwd=self._surface.cwd, home=self._surface.home, similar=tool.name != "write")
             restriction = posture.against_writing(path)
-            if restriction is not None and not _in_scratch(path, self._surface.scratch):
+            if restriction is not None and not within(os.path.realpath(path), self._surface.scratch):
                 return _refused("write", restriction, f"{text} may not be written")
         return None
 
@@ -123,13 +124,6 @@ def _refused(rule: str, restriction: Restriction, what: str) -> Decision:
         reason=f"Refused by {restriction.contributor}: {what.rstrip('.')}. {restriction.reason}",
         contributor=restriction.contributor,
     )
-
-
-def _in_scratch(path: Path, scratch: Path) -> bool:
-    import os
-
-    real, allowed = os.path.realpath(path), os.path.realpath(scratch)
-    return real == allowed or real.startswith(allowed.rstrip("/") + "/")
 
 
 def _reads_only(tool: Tool) -> bool:

@@ -45,7 +45,7 @@ class Posture(Struct, frozen=True):
         for each in self.restrictions:
             if each.write is None:
                 continue
-            if real is None or not any(_within(real, allowed) for allowed in each.write):
+            if real is None or not any(within(real, allowed) for allowed in each.write):
                 return each
         return None
 
@@ -85,8 +85,8 @@ class Posture(Struct, frozen=True):
             return None
         open_to_all = list(limited[0])
         for allowed in limited[1:]:
-            inner = [path for path in open_to_all if any(_within(path, other) for other in allowed)]
-            inner += [other for other in allowed if any(_within(other, path) for path in open_to_all)]
+            inner = [path for path in open_to_all if any(within(path, other) for other in allowed)]
+            inner += [other for other in allowed if any(within(other, path) for path in open_to_all)]
             open_to_all = list(dict.fromkeys(inner))
         return tuple(open_to_all)
 
@@ -96,6 +96,7 @@ class Posture(Struct, frozen=True):
         return self.writable == ()
 
 
-def _within(path: str, folder: str) -> bool:
+def within(path: str, folder: str | Path) -> bool:
+    """Whether `path`, its links followed already, is `folder` or inside of it, whose links are followed here."""
     real = os.path.realpath(folder)
     return path == real or path.startswith(real.rstrip("/") + "/")
